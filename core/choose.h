@@ -1,0 +1,37 @@
+/* choose - which backend and device a command runs on, and why.  Shared by the commands. */
+#ifndef CHOOSE_H
+#define CHOOSE_H
+#include "args.h"
+#include "device.h"
+
+typedef struct environment { /* read in main only; NULL where unset */
+    const char *plugin_path; /* FAK_PLUGIN_PATH */
+    const char *backend;     /* FAK_BACKEND */
+} environment;
+
+typedef struct choose_options {
+    const char *backend;      /* NAME[:DEVICE], DEVICE a number or a stable id; or NULL */
+    const char *backend_path; /* one file; or NULL */
+    arg_list settings;        /* name=value */
+    int verbose, quiet;
+} choose_options;
+
+typedef struct choice {       /* zero-initialise */
+    plugins all;
+    device device, host;      /* host: the linked-in reference, opened beside it */
+    const char *how;          /* why this one, for people */
+} choice;
+
+/* Opens the named backend, which never falls back, or picks one of class Reference.
+ * STATUS_REFUSED with one sentence. */
+int32_t choose_open(choice *c, const choose_options *o, const environment *env, fak_error *e);
+void choose_close(choice *c); /* a zero or half-open choice is fine */
+
+/* One line: which, of what class, why, and why the others were not taken. */
+void choose_print(const choice *c, FILE *out);
+/* The folders looked at and what became of each; for people who miss a backend. */
+void choose_print_folders(const choice *c, FILE *out);
+
+/* "name=value" into settings that point into text[] (room for the list); STATUS_REFUSED otherwise. */
+int32_t choose_settings(const arg_list *list, char text[32][256], fak_setting *set, fak_error *e);
+#endif

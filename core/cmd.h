@@ -1,0 +1,27 @@
+/* cmd - the subcommands, one file each.  Each returns the exit code: 0 done; 1 the work failed; 2 refused
+ * before work.  Standard output carries only the result. */
+#ifndef CMD_H
+#define CMD_H
+#include "choose.h"
+#include "tokenizer.h"
+
+#include <signal.h>
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_REFUSED = 2, EXIT_INTERRUPTED = 130 };
+
+int cmd_run(int argc, char **argv, const environment *env);
+int cmd_backends(int argc, char **argv, const environment *env);
+int cmd_inspect(int argc, char **argv, const environment *env);
+int cmd_tokenize(int argc, char **argv, const environment *env);
+
+extern volatile sig_atomic_t cmd_interrupted; /* set by Ctrl-C */
+
+/* Prints "fakrun: <sentence>" to standard error; the exit code for the error. */
+int cmd_fail(const fak_error *e);
+/* Parses; returns -1 to go on, or the exit code (help printed, or the sentence). */
+int cmd_parse(const args *a, int argc, char **argv, const char **operand);
+/* The ids of a text, after a BOS where the model asks for one. */
+int32_t cmd_encode(const tokenizer *t, const char *text, size_t bytes, token_ids *ids, fak_error *e);
+/* All of a file, or of standard input for "-"; the caller frees. */
+int32_t cmd_read_all(const char *path, char **data, size_t *bytes, fak_error *e);
+#endif

@@ -1,0 +1,195 @@
+/* cmd_inspect - fakrun inspect MODEL: metadata, tensors, shape, and the plan. */
+#include "cmd.h"
+#include "json_out.h"
+#include "plan_text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHOWN = 8 }; /* elements of an array that people see */
+
+static json_t *scalar(const gguf_value *v, uint32_t type, uint64_t i)
+{
+    switch (type) {
+    case GGUF_F32:
+    case GGUF_F64:
+        return json_real(gguf_number(v, i));
+    case GGUF_BOOL:
+        return json_boolean(gguf_integer(v, i) != 0);
+    default:
+        return json_integer(gguf_integer(v, i));
+    }
+}
+
+/* The value; of an array its type, count and first elements. */
+static json_t *metadata_value(const gguf_value *v)
+{
+    const uint8_t *at = v->data;
+    if (v->type == GGUF_STRING) {
+        gguf_string s = gguf_next_string(&at);
+        return json_out_text(s.data, s.bytes);
+    }
+    if (v->type != GGUF_ARRAY) return scalar(v, v->type, 0);
+    json_t *first = json_array();
+    for (uint64_t i = 0; i < v->count && i < SHOWN; i++) {
+        gguf_string s = {0};
+        if (v->element == GGUF_STRING) s = gguf_next_string(&at);
+        json_array_append_new(first, v->element == GGUF_STRING ? json_out_text(s.data, s.bytes)
+                                                                : scalar(v, v->element, i));
+    }
+    return json_pack("{s:s, s:I, s:o}", "array_of", gguf_type_name(v->element), "count",
+                     (json_int_t)v->count, "first", first);
+}
+
+static json_t *metadata(const gguf *g)
+{
+    json_t *out = json_array();
+    for (uint32_t i = 0; i < gguf_value_count(g); i++) {
+        const gguf_value *v = gguf_value_at(g, i);
+        json_array_append_new(out, json_pack("{s:o, s:s, s:o}", "key",
+                                             json_out_text(v->key.data, v->key.bytes), "type",
+                                             gguf_type_name(v->type), "value", metadata_value(v)));
+    }
+    return out;
+}
+
+static json_t *tensors(const gguf *g)
+{
+    json_t *out = json_array();
+    for (uint32_t i = 0; i < gguf_tensor_count(g); i++) {
+        const gguf_tensor *t = gguf_tensor_at(g, i);
+        json_t *shape = json_array();
+        for (uint32_t d = 0; d < t->dims; d++)
+            json_array_append_new(shape, json_integer((json_int_t)t->dim[d]));
+        json_array_append_new(out, json_pack("{s:o, s:s, s:o, s:I}", "name",
+                                             json_out_text(t->name.data, t->name.bytes), "type",
+                                             gguf_ggml_type_name(t->ggml_type), "shape", shape, "bytes",
+                                             (json_int_t)t->bytes));
+    }
+    return out;
+}
+
+static json_t *shape(const model *m)
+{
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:b, s:f, s:f, s:I}",
+                     "architecture", m->architecture, "layers", (int)m->layers, "width", (int)m->width,
+                     "ffn", (int)m->ffn, "heads", (int)m->heads, "kv_heads", (int)m->kv_heads,
+                     "head_dim", (int)m->head_dim, "rot_dim", (int)m->rot_dim, "vocab", (int)m->vocab,
+                     "context", (json_int_t)m->context_max, "tied", m->tied, "eps", (double)m->eps,
+                     "rope_theta", m->rope_theta, "weight_bytes", (json_int_t)model_weight_bytes(m));
+}
+
+/* ---- for people ---- */
+
+static void print_metadata(const json_t *list)
+{
+    size_t i;
+    const json_t *item;
+    printf("metadata: %zu keys\n", json_array_size(list));
+    json_array_foreach (list, i, item) {
+        char *value = json_dumps(json_object_get(item, "value"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
+        printf("  %s = %.100s%s\n", json_string_value(json_object_get(item, "key")), value ? value : "?",
+               value && strlen(value) > 100 ? "..." : "");
+        free(value);
+    }
+}
+
+static void print_tensors(const json_t *list)
+{
+    size_t i, d;
+    const json_t *item, *dim;
+    printf("tensors: %zu\n", json_array_size(list));
+    json_array_foreach (list, i, item) {
+        printf("  %-32s %-5s", json_string_value(json_object_get(item, "name")),
+               json_string_value(json_object_get(item, "type")));
+        json_array_foreach (json_object_get(item, "shape"), d, dim)
+            printf("%s%" JSON_INTEGER_FORMAT, d ? " x " : " ", json_integer_value(dim));
+        printf("\n");
+    }
+}
+
+static void print_people(const json_t *all)
+{
+    const json_t *m = json_object_get(all, "model");
+    const char *not_model = json_string_value(json_object_get(all, "not_a_model"));
+    printf("%s: GGUF version %d, %" JSON_INTEGER_FORMAT " bytes\n",
+           json_string_value(json_object_get(all, "file")),
+           (int)json_integer_value(json_object_get(all, "version")),
+           json_integer_value(json_object_get(all, "bytes")));
+    print_metadata(json_object_get(all, "metadata"));
+    print_tensors(json_object_get(all, "tensors"));
+    if (not_model) printf("fak cannot run it: %s\n", not_model);
+    const char *key;
+    json_t *value;
+    if (m) printf("model:");
+    json_object_foreach ((json_t *)(uintptr_t)m, key, value) {
+        char *shown = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
+        printf(" %s %s;", key, shown ? shown : "?");
+        free(shown);
+    }
+    if (m) printf("\n");
+}
+
+static const char *value_name(void *self, uint32_t id)
+{
+    const struct { const model *m; const plan *p; } *of = self;
+    uint32_t index = of->p->weight[id];
+    return index == FAK_NO_INDEX ? NULL : of->m->weights.at[index].name;
+}
+
+static int32_t print_plan(const model *m, int whole, fak_error *e)
+{
+    plan p;
+    int32_t s = plan_build(&p, m, e);
+    struct { const model *m; const plan *p; } of = {m, &p};
+    if (!s) plan_print(p.block, stdout, whole ? 0 : PLAN_FOLD, value_name, &of);
+    plan_free(&p);
+    return s;
+}
+
+int cmd_inspect(int argc, char **argv, const environment *env)
+{
+    const char *path = NULL;
+    int json = 0, plan_wanted = 0, verbose = 0;
+    const arg table[] = {
+        {0, "plan", ARG_FLAG, NULL, "print the forward pass: one turn of the layers, both tails", &plan_wanted, 0, 0, NULL},
+        {'v', "verbose", ARG_FLAG, NULL, "with --plan: every layer (what fak reads back)", &verbose, 0, 0, NULL},
+        {0, "json", ARG_FLAG, NULL, "print one JSON object", &json, 0, 0, NULL},
+    };
+    const args a = {"usage: fakrun inspect MODEL [--plan [-v]] [--json]",
+                    "Prints what is in a GGUF file, a model that fak can run or not.",
+                    "  fakrun inspect model.gguf\n  fakrun inspect model.gguf --plan\n", table,
+                    sizeof table / sizeof *table, 1};
+    (void)env;
+    int rc = cmd_parse(&a, argc, argv, &path);
+    if (rc >= 0) return rc;
+    gguf *g = NULL;
+    model m = {0};
+    fak_error e = {0}, why = {0};
+    int32_t s = gguf_open(&g, path, &e);
+    int32_t no_model = s ? s : model_open(&m, g, 0, 0, &why);
+    if (!s && plan_wanted) {
+        s = no_model;
+        e = why;
+        if (!s) s = print_plan(&m, verbose, &e);
+    } else if (!s) {
+        json_t *all = json_pack("{s:s, s:i, s:I, s:o, s:o}", "file", path, "version",
+                                (int)gguf_version(g), "bytes", (json_int_t)gguf_file_bytes(g),
+                                "metadata", metadata(g), "tensors", tensors(g));
+        json_object_set_new(all, no_model ? "not_a_model" : "model",
+                            no_model ? json_string(why.message) : shape(&m));
+        if (!json) print_people(all);
+        if (json)
+            rc = json_out_print(all) ? EXIT_FAILED : EXIT_DONE;
+        else
+            json_decref(all);
+    }
+    if (s)
+        rc = cmd_fail(&e);
+    else if (rc < 0)
+        rc = fflush(stdout) ? EXIT_FAILED : EXIT_DONE;
+    model_close(&m);
+    gguf_close(g);
+    return rc;
+}

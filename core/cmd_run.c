@@ -1,0 +1,240 @@
+/* cmd_run - fakrun -m MODEL -p TEXT: generates text. */
+#include "cmd.h"
+#include "json_out.h"
+#include "port.h"
+#include "progress.h"
+#include "session.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct run {
+    /* what was asked */
+    const char *model_path, *text, *file, *dtype, *act;
+    uint32_t max_new, context;
+    float temperature;
+    int ignore_eos, json, special;
+    choose_options backend;
+    /* what was opened */
+    gguf *file_map;
+    tokenizer *tokenizer;
+    model model;
+    choice choice;
+    session session;
+    token_ids prompt;
+    /* on the way */
+    generation g;
+    text_stream stream;
+    char *shown;            /* --json: the text so far */
+    size_t shown_bytes, shown_room;
+    int broken;             /* standard output cannot be written, or memory is out */
+    double load_s;
+    progress progress;
+} run;
+
+/* ---- the command line ---- */
+
+static const char examples[] =
+    "  fakrun -m model.gguf -p 'The capital of France is'\n"
+    "  fakrun -m model.gguf -f prompt.txt -n 200 --json\n"
+    "  echo 'Once upon a time' | fakrun -m model.gguf -f - --dtype f32\n"
+    "  fakrun -m model.gguf -p Hello --backend cpu-ref -o fused=1\n\n"
+    "commands: fakrun backends, fakrun inspect MODEL, fakrun tokenize -m MODEL; each has --help\n";
+
+static int parse(run *r, int argc, char **argv)
+{
+    choose_options *b = &r->backend;
+    const arg table[] = {
+        {'m', "model", ARG_TEXT, "FILE", "a GGUF model", &r->model_path, 0, 0, NULL},
+        {'p', "prompt", ARG_TEXT, "TEXT", "the text to continue", &r->text, 0, 0, NULL},
+        {'f', "file", ARG_TEXT, "FILE", "read the text from a file; - is standard input", &r->file, 0, 0, NULL},
+        {'n', "predict", ARG_NUMBER, "N", "most new tokens (default 128)", &r->max_new, 1, 1u << 20, NULL},
+        {0, "ctx", ARG_NUMBER, "N", "positions of context (default: the model's, at most 4096)", &r->context, 1, 1u << 20, NULL},
+        {0, "temp", ARG_REAL, "T", "temperature; only 0 (greedy, the default) so far", &r->temperature, 0, 0, NULL},
+        {0, "dtype", ARG_CHOICE, "TYPE", "load weights as file|f32|f16|bf16|q8_0|q4_0|q4_1 (default file)", &r->dtype, 0, 0, "file|f32|f16|bf16|q8_0|q4_0|q4_1"},
+        {0, "act", ARG_CHOICE, "MODE", "activations of matmuls by block weights: q8|f32 (default q8)", &r->act, 0, 0, "q8|f32"},
+        {0, "ignore-eos", ARG_FLAG, NULL, "go on after an end-of-text token", &r->ignore_eos, 0, 0, NULL},
+        {0, "special", ARG_FLAG, NULL, "show control tokens as text", &r->special, 0, 0, NULL},
+        {0, "backend", ARG_TEXT, "NAME[:DEV]", "this backend, and no other; DEV is a number or an id", &b->backend, 0, 0, NULL},
+        {0, "backend-path", ARG_TEXT, "FILE", "the backend in this file, and no other", &b->backend_path, 0, 0, NULL},
+        {'o', "option", ARG_LIST, "NAME=VALUE", "an option of the backend; see fakrun backends -v", &b->settings, 0, 0, NULL},
+        {0, "json", ARG_FLAG, NULL, "print one JSON object instead of text", &r->json, 0, 0, NULL},
+        {'q', "quiet", ARG_FLAG, NULL, "no line about the backend, no progress bar", &b->quiet, 0, 0, NULL},
+        {'v', "verbose", ARG_FLAG, NULL, "say more on standard error", &b->verbose, 0, 0, NULL},
+    };
+    const args a = {"usage: fakrun -m MODEL (-p TEXT | -f FILE) [options]",
+                    "Continues a text with a language model.  The text streams to standard output as it is\n"
+                    "made; one line on standard error says which backend runs and why.\n"
+                    "Exit codes: 0 done; 1 the work failed; 2 refused before work; 130 Ctrl-C.",
+                    examples, table, sizeof table / sizeof *table, 0};
+    fak_error e;
+    int rc = cmd_parse(&a, argc, argv, NULL);
+    if (rc >= 0) return rc;
+    if (!r->model_path) {
+        status_set(&e, STATUS_REFUSED, "no model; give one with -m FILE, or see --help");
+        return cmd_fail(&e);
+    }
+    if (!r->text == !r->file) {
+        status_set(&e, STATUS_REFUSED, "give the text with -p TEXT or with -f FILE%s",
+                   r->text ? ", not with both" : "");
+        return cmd_fail(&e);
+    }
+    return -1;
+}
+
+/* ---- before work ---- */
+
+static int32_t read_prompt(run *r, fak_error *e)
+{
+    char *data = NULL;
+    size_t bytes = r->text ? strlen(r->text) : 0;
+    int32_t s = r->file ? cmd_read_all(r->file, &data, &bytes, e) : FAK_OK;
+    if (!s) s = cmd_encode(r->tokenizer, data ? data : r->text ? r->text : "", bytes, &r->prompt, e);
+    free(data);
+    if (!s && !r->prompt.count) s = status_set(e, STATUS_REFUSED, "the prompt is empty");
+    return s;
+}
+
+static int32_t show_loading(void *self, uint64_t done)
+{
+    run *r = self;
+    progress_show(&r->progress, done);
+    return cmd_interrupted ? FAK_E_CANCELLED : FAK_OK;
+}
+
+static int32_t open_all(run *r, const environment *env, fak_error *e)
+{
+    double start = port_seconds();
+    const dtype_info *dtype = r->dtype ? dtype_by_name(r->dtype) : NULL; /* NULL: file */
+    session_options o = {.act = !r->act ? 0 : r->act[0] == 'q' ? FAK_ACT_Q8 : FAK_ACT_F32};
+    int32_t s;
+    if ((s = choose_open(&r->choice, &r->backend, env, e)) ||
+        (s = gguf_open(&r->file_map, r->model_path, e)) ||
+        (s = tokenizer_open(&r->tokenizer, r->file_map, e)) || (s = read_prompt(r, e)) ||
+        (s = model_open(&r->model, r->file_map, dtype ? dtype->id : 0, r->context, e)))
+        return s;
+    if (r->prompt.count > r->model.context)
+        return status_set(e, STATUS_REFUSED, "prompt has %zu tokens; context is %" PRIu32,
+                          r->prompt.count, r->model.context);
+    if (!r->backend.quiet) choose_print(&r->choice, stderr);
+    if (tokenizer_size(r->tokenizer) > r->model.vocab)
+        return status_set(e, STATUS_BAD_FILE, "%s: the tokenizer has %" PRIu32 " tokens, the model %" PRIu32,
+                          r->model_path, tokenizer_size(r->tokenizer), r->model.vocab);
+    progress_start(&r->progress, "loading", model_weight_bytes(&r->model), r->backend.quiet);
+    s = session_open(&r->session, &r->model, &r->choice.device, &r->choice.host, &o, show_loading, r, e);
+    progress_end(&r->progress);
+    r->load_s = port_seconds() - start;
+    if (!s && r->backend.verbose && r->session.program.holes)
+        fprintf(stderr, "fakrun: %" PRIu32 " of %" PRIu32 " ops are left to the host's reference\n",
+                r->session.program.holes, r->session.program.ops);
+    return s;
+}
+
+/* ---- output ---- */
+
+static void emit(run *r, const char *text, size_t bytes)
+{
+    if (r->json) {
+        if (r->shown_bytes + bytes > r->shown_room) {
+            size_t room = 2 * (r->shown_bytes + bytes);
+            char *wider = realloc(r->shown, room);
+            r->broken |= !wider;
+            if (!wider) return;
+            r->shown = wider;
+            r->shown_room = room;
+        }
+        memcpy(r->shown + r->shown_bytes, text, bytes);
+        r->shown_bytes += bytes;
+    } else if (bytes) {
+        r->broken |= fwrite(text, 1, bytes, stdout) != bytes || fflush(stdout) != 0;
+    }
+}
+
+static int on_token(void *self, uint32_t id)
+{
+    run *r = self;
+    size_t bytes;
+    const char *piece = tokenizer_token(r->tokenizer, id, &bytes);
+    char *text = malloc(3 * (bytes + 4));
+    if (!text) r->broken = 1;
+    if (text && (r->special || !tokenizer_is_special(r->tokenizer, id)))
+        emit(r, text, text_stream_push(&r->stream, piece, bytes, text));
+    free(text);
+    return r->broken || cmd_interrupted;
+}
+
+static json_t *json_ids(const uint32_t *id, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) json_array_append_new(list, json_integer(id[i]));
+    return list;
+}
+
+static json_t *report(const run *r)
+{
+    const generation *g = &r->g;
+    const device *d = &r->choice.device;
+    double prefill = g->prefill_s > 0 ? (double)g->prompt_count / g->prefill_s : 0;
+    double decode = g->decode_s > 0 && g->ids.count > 1 ? (double)(g->ids.count - 1) / g->decode_s : 0;
+    return json_pack(
+        "{s:o, s:o, s:o, s:s, s:{s:s, s:s, s:s, s:s, s:s}, s:{s:f, s:f, s:f}, s:{s:I, s:I}}",
+        "prompt_ids", json_ids(g->prompt, g->prompt_count), "ids", json_ids(g->ids.id, g->ids.count),
+        "text", json_stringn(r->shown ? r->shown : "", r->shown_bytes), "finish",
+        session_finish_name(g->finish), "backend", "name", d->from->name, "device", d->info.id, "class",
+        device_class_name(d->facts.klass), "kind", device_kind_name(d->info.kind), "why",
+        r->choice.how, "timing", "load_s", r->load_s, "prefill_tok_s", prefill, "decode_tok_s", decode,
+        "ops", "native", (json_int_t)r->session.exec.ops[SIDE_DEVICE], "host",
+        (json_int_t)r->session.exec.ops[SIDE_HOST]);
+}
+
+static int finish(run *r)
+{
+    char rest[8];
+    emit(r, rest, text_stream_finish(&r->stream, rest));
+    if (r->json)
+        r->broken |= json_out_print(report(r)) != 0;
+    else
+        r->broken |= putchar('\n') == EOF || fflush(stdout) != 0;
+    if (r->g.finish == FINISH_CONTEXT && !r->backend.quiet)
+        fprintf(stderr, "fakrun: the context of %" PRIu32 " is full\n", r->model.context);
+    if (r->backend.verbose)
+        fprintf(stderr, "fakrun: load %.3f s; prefill %.1f tok/s; decode %.1f tok/s; finish %s\n",
+                r->load_s, (double)r->g.prompt_count / r->g.prefill_s,
+                (double)(r->g.ids.count - 1) / r->g.decode_s, session_finish_name(r->g.finish));
+    if (r->broken) fprintf(stderr, "fakrun: the result could not be written\n");
+    return r->broken ? EXIT_FAILED : cmd_interrupted ? EXIT_INTERRUPTED : EXIT_DONE;
+}
+
+static void close_all(run *r)
+{
+    session_close(&r->session);
+    choose_close(&r->choice);
+    model_close(&r->model);
+    tokenizer_close(r->tokenizer);
+    gguf_close(r->file_map);
+    token_ids_free(&r->prompt);
+    token_ids_free(&r->g.ids);
+    free(r->shown);
+}
+
+int cmd_run(int argc, char **argv, const environment *env)
+{
+    run r = {.max_new = 128};
+    fak_error e = {0};
+    uint32_t slot;
+    int rc = parse(&r, argc, argv);
+    if (rc >= 0) return rc;
+    int32_t s = open_all(&r, env, &e);
+    if (s && r.choice.all.found.folders && !r.choice.device.handle && !r.backend.quiet)
+        choose_print_folders(&r.choice, stderr);
+    r.g = (generation){.prompt = r.prompt.id, .prompt_count = (uint32_t)r.prompt.count,
+                       .max_new = r.max_new, .tokenizer = r.ignore_eos ? NULL : r.tokenizer,
+                       .sampler = {r.temperature}, .on_token = on_token, .self = &r};
+    if (!s) s = kv_take(&r.session.kv, &slot, &e);
+    if (!s) s = session_generate(&r.session, slot, &r.g, &e);
+    if (s && r.shown_bytes == 0 && r.g.ids.count && !r.json) putchar('\n');
+    rc = s == FAK_E_CANCELLED && cmd_interrupted ? EXIT_INTERRUPTED : s ? cmd_fail(&e) : finish(&r);
+    close_all(&r);
+    return rc;
+}

@@ -1,0 +1,33 @@
+/* dtype - sizes, exact row decode and quantisation of the weight formats.
+ * Rows are dense; block formats are little-endian byte layouts on every host. */
+#ifndef DTYPE_H
+#define DTYPE_H
+#include "../abi/fak_backend.h"
+
+typedef struct dtype_info {
+    uint32_t id;                 /* enum fak_dtype */
+    const char *name;            /* "q8_0", as in --dtype */
+    uint32_t block, block_bytes; /* weights in a block and its size; block 1 for plain dtypes */
+    uint32_t form_mask;          /* 1 << enum fak_form that dtype_serve_row knows */
+} dtype_info;
+
+const dtype_info *dtype_find(uint32_t id);            /* NULL for one that is unknown here */
+const dtype_info *dtype_by_name(const char *name);    /* NULL likewise */
+const char *dtype_name(uint32_t id);                  /* "?" likewise */
+/* Bytes of a row; 0 when the dtype is unknown or cols is no multiple of its block. */
+uint64_t dtype_row_bytes(uint32_t id, uint32_t cols);
+
+/* out[cols] = the exact value of each weight (numerics.md, "row decode"). */
+void dtype_decode_row(uint32_t id, uint32_t cols, const void *row, float *out);
+/* Rounds x[cols] into a row: F16/BF16 to nearest even; blocks as llama.cpp's reference quantiser. */
+void dtype_encode_row(uint32_t id, uint32_t cols, const float *x, void *row);
+/* One row of a form of the ABI (enum fak_form) that form_mask names. */
+void dtype_serve_row(uint32_t id, uint32_t form, uint32_t cols, const void *row, void *out);
+/* Bytes of such a row; 0 for a form that the dtype does not have. */
+uint64_t dtype_form_bytes(uint32_t id, uint32_t form, uint32_t cols);
+
+float dtype_from_f16(uint16_t h); /* exact; NaNs stay quiet NaNs */
+uint16_t dtype_to_f16(float x);   /* nearest even; too large becomes infinite */
+float dtype_from_bf16(uint16_t h);
+uint16_t dtype_to_bf16(float x);
+#endif

@@ -1,0 +1,146 @@
+/* exec - see exec.h. */
+#include "exec.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- open ---- */
+
+static int compiled(const program *p, enum program_side side)
+{
+    return (p->side[side]->facts.caps & FAK_CAP_GRAPH_COMPILE) != 0;
+}
+
+static int32_t find_calls(exec *x, fak_error *e)
+{
+    program *p = x->p;
+    for (uint32_t i = 0; i < p->ops; i++) {
+        enum program_side side = program_side_of(p, i);
+        fak_op_entry entry;
+        if (compiled(p, side)) continue;
+        if (device_find_op(p->side[side], p->op[i].id, &entry))
+            return status_set(e, FAK_E_UNSUPPORTED, "backend %s took op %" PRIu32 " (%s) and has no function",
+                              p->side[side]->from->name, i, ops_name(p->op[i].id));
+        x->call[i] = entry.call;
+    }
+    return FAK_OK;
+}
+
+int32_t exec_open(exec *x, program *p, fak_error *e)
+{
+    uint64_t widest = 1, rows = p->limits.rows > p->limits.wanted ? p->limits.rows : p->limits.wanted;
+    *x = (exec){.p = p};
+    for (uint32_t i = 0; p->holes && i < p->values; i++)
+        if (p->value[i].kind >= FAK_ACT && p->value[i].cols > widest) widest = p->value[i].cols;
+    x->call = calloc(p->ops, sizeof *x->call);
+    x->fresh = calloc(p->values, 1);
+    x->bounce = malloc(widest * rows * 4);
+    if (!x->call || !x->fresh || !x->bounce)
+        return status_memory(e, "what crosses between devices", widest * rows * 4);
+    return find_calls(x, e);
+}
+
+void exec_close(exec *x)
+{
+    free(x->call);
+    free(x->fresh);
+    free(x->bounce);
+    *x = (exec){0};
+}
+
+/* ---- rows between the sides ---- */
+
+static int32_t fetch(exec *x, enum program_side side, uint32_t value, uint32_t rows, void *dst,
+                     fak_error *e)
+{
+    const fak_backend *api = &x->p->side[side]->api;
+    uint64_t ticket = 0;
+    int32_t s = api->read(x->p->handle[side], value, 0, rows, dst, &ticket, e);
+    if (s || !ticket) return s;
+    if (!api->wait)
+        return status_set(e, FAK_E_PROGRAM, "backend %s answered ticket %" PRIu64 " and has no wait",
+                          api->name, ticket);
+    do s = api->wait(x->p->handle[side], ticket, FAK_FOREVER, e);
+    while (s == FAK_PENDING);
+    return s;
+}
+
+static uint32_t rows_of(const exec *x, uint32_t value, const fak_step *step)
+{
+    return x->p->value[value].rows == FAK_WANTED_ROWS ? step->wanted.count : step->rows;
+}
+
+/* Makes a value's rows present on a side, through host memory. */
+static int32_t bring(exec *x, enum program_side side, uint32_t value, const fak_step *step,
+                     fak_error *e)
+{
+    const fak_value *v = &x->p->value[value];
+    if (v->kind < FAK_ACT || x->fresh[value] >> side & 1) return FAK_OK;
+    uint32_t rows = rows_of(x, value, step);
+    int32_t s = fetch(x, side == SIDE_HOST ? SIDE_DEVICE : SIDE_HOST, value, rows, x->bounce, e);
+    if (s) return s;
+    x->crossed_bytes += (uint64_t)rows * v->cols * 4;
+    x->fresh[value] |= (uint8_t)(1u << side);
+    return x->p->side[side]->api.write(x->p->handle[side], value, 0, rows, x->bounce, e);
+}
+
+/* ---- ranges ---- */
+
+/* Runs ops [first, first + n), all of one side. */
+static int32_t run_range(exec *x, enum program_side side, uint32_t first, uint32_t n,
+                         const fak_step *step, fak_error *e)
+{
+    program *p = x->p;
+    int32_t s = FAK_OK;
+    for (uint32_t i = first; !s && i < first + n; i++) {
+        for (uint32_t j = 0; !s && j < OP_INPUTS; j++) s = bring(x, side, p->op[i].in[j], step, e);
+        for (uint32_t j = 0; j < OP_OUTPUTS; j++) x->fresh[p->op[i].out[j]] = (uint8_t)(1u << side);
+    }
+    if (!s && compiled(p, side)) s = p->side[side]->api.run(p->handle[side], first, n, e);
+    for (uint32_t i = first; !s && !compiled(p, side) && i < first + n; i++)
+        s = x->call[i](p->handle[side], i, e);
+    x->ranges++;
+    x->ops[side] += n;
+    return s;
+}
+
+/* Cuts [first, end) into maximal ranges of one side. */
+static int32_t run_ops(exec *x, uint32_t first, uint32_t end, const fak_step *step, fak_error *e)
+{
+    int32_t s = FAK_OK;
+    while (!s && first < end) {
+        enum program_side side = program_side_of(x->p, first);
+        uint32_t n = 1;
+        while (first + n < end && program_side_of(x->p, first + n) == side) n++;
+        s = run_range(x, side, first, n, step, e);
+        first += n;
+    }
+    return s;
+}
+
+/* ---- steps ---- */
+
+static int32_t begin(exec *x, const fak_step *step, fak_error *e)
+{
+    int32_t s = FAK_OK;
+    memset(x->fresh, 0, x->p->values);
+    for (int side = SIDES - 1; !s && side >= 0; side--)
+        if (x->p->handle[side]) s = x->p->side[side]->api.begin(x->p->handle[side], step, e);
+    return s;
+}
+
+int32_t exec_step(exec *x, const fak_step *step, void *out, fak_error *e)
+{
+    const fak_plan *p = x->p->fused.block;
+    int32_t s = begin(x, step, e);
+    if (!s) s = run_ops(x, 0, p->body_ops, step, e);
+    for (uint32_t i = 0; !s && step->wanted.count && i < p->tails.count; i++) {
+        fak_tail t = plan_tail(p, i);
+        if (t.want != step->want) continue;
+        s = run_ops(x, t.first, t.first + t.ops, step, e);
+        enum program_side side = program_side_of(x->p, t.first + t.ops - 1);
+        if (!s && out) s = fetch(x, side, t.out, step->wanted.count, out, e);
+    }
+    return s;
+}

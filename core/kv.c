@@ -1,0 +1,98 @@
+/* kv - see kv.h. */
+#include "kv.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+int32_t kv_open(kv *k, program *p, fak_error *e)
+{
+    *k = (kv){.p = p, .slots = p->limits.slots, .context = p->limits.context};
+    k->length = calloc(k->slots, sizeof *k->length);
+    k->used = calloc(k->slots, 1);
+    return k->length && k->used ? FAK_OK : status_memory(e, "the kv slots", k->slots * 5ull);
+}
+
+void kv_close(kv *k)
+{
+    free(k->length);
+    free(k->used);
+    *k = (kv){0};
+}
+
+int32_t kv_take(kv *k, uint32_t *slot, fak_error *e)
+{
+    for (uint32_t i = 0; i < k->slots; i++) {
+        if (k->used[i]) continue;
+        k->used[i] = 1;
+        k->length[i] = 0;
+        *slot = i;
+        return FAK_OK;
+    }
+    return status_set(e, FAK_E_KV_FULL, "all %" PRIu32 " sequences are in use", k->slots);
+}
+
+/* The sides that hold kv, one after another, until one fails. */
+#define EACH_SIDE(k, side, s)                                                                      \
+    for (uint32_t side = 0; !s && side < SIDES; side++)                                               \
+        if ((k)->p->holds_kv[side])
+
+int32_t kv_give(kv *k, uint32_t slot, fak_error *e)
+{
+    int32_t s = FAK_OK;
+    assert(slot < k->slots && k->used[slot]);
+    EACH_SIDE (k, side, s) {
+        const device *d = k->p->side[side];
+        if (d->api.kv_trim) s = d->api.kv_trim(k->p->handle[side], slot, 0, e);
+    }
+    k->used[slot] = 0;
+    return s;
+}
+
+void kv_extend(kv *k, uint32_t slot, uint32_t rows)
+{
+    assert(k->used[slot] && rows <= k->context - k->length[slot]);
+    k->length[slot] += rows;
+}
+
+void kv_truncate(kv *k, uint32_t slot, uint32_t length)
+{
+    assert(k->used[slot] && length <= k->length[slot]);
+    k->length[slot] = length;
+}
+
+int32_t kv_clone(kv *k, uint32_t from, uint32_t length, uint32_t *slot, fak_error *e)
+{
+    assert(k->used[from] && length <= k->length[from]);
+    int32_t s = kv_take(k, slot, e);
+    if (s) return s;
+    EACH_SIDE (k, side, s) {
+        const device *d = k->p->side[side];
+        s = d->api.kv_clone ? d->api.kv_clone(k->p->handle[side], *slot, from, length, e)
+                            : status_set(e, FAK_E_UNSUPPORTED, "backend %s cannot clone a sequence",
+                                         d->from->name);
+    }
+    if (s)
+        k->used[*slot] = 0;
+    else
+        k->length[*slot] = length;
+    return s;
+}
+
+int32_t kv_evict(kv *k, uint32_t slot, uint32_t first, uint32_t count, fak_error *e)
+{
+    int32_t s = FAK_OK;
+    assert(k->used[slot] && first <= k->length[slot] && count <= k->length[slot] - first);
+    EACH_SIDE (k, side, s)
+        if (!k->p->side[side]->api.kv_evict)
+            s = status_set(e, FAK_E_UNSUPPORTED, "backend %s cannot evict from a sequence",
+                           k->p->side[side]->from->name);
+    EACH_SIDE (k, side, s)
+    { /* the backend's length may be longer than ours after a truncation */
+        const fak_backend *api = &k->p->side[side]->api;
+        if (api->kv_trim) s = api->kv_trim(k->p->handle[side], slot, k->length[slot], e);
+        if (!s) s = api->kv_evict(k->p->handle[side], slot, first, count, e);
+    }
+    if (!s) k->length[slot] -= count;
+    return s;
+}

@@ -1,0 +1,215 @@
+/* plugin - see plugin.h. */
+#include "plugin.h"
+
+#include "port.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- host services ---- */
+
+static void no_log(void *self, uint32_t level, const char *sentence)
+{
+    (void)self, (void)level, (void)sentence;
+}
+
+static int32_t no_progress(void *self, const char *what, uint64_t done, uint64_t of)
+{
+    (void)self, (void)what, (void)done, (void)of;
+    return FAK_OK;
+}
+
+static uint64_t no_cache_get(void *self, const char *key, void *dst, uint64_t dst_bytes)
+{
+    (void)self, (void)key, (void)dst, (void)dst_bytes;
+    return 0;
+}
+
+static void no_cache_put(void *self, const char *key, const void *src, uint64_t bytes)
+{
+    (void)self, (void)key, (void)src, (void)bytes;
+}
+
+static const void *no_ext(void *self, const char *name)
+{
+    (void)self, (void)name;
+    return NULL;
+}
+
+/* ---- the list ---- */
+
+static plugin *append(plugins *all, const char *name, fak_error *e)
+{
+    plugin *at = realloc(all->at, (all->count + 1) * sizeof *at);
+    if (!at) {
+        status_memory(e, "the list of backends", sizeof *at);
+        return NULL;
+    }
+    all->at = at;
+    at += all->count++;
+    *at = (plugin){.state = PLUGIN_FOUND};
+    snprintf(at->name, sizeof at->name, "%s", name);
+    return at;
+}
+
+/* Never shadowed: the core needs the reference that it was built with. */
+static int32_t append_linked(plugins *all, const plugin_static *linked, fak_error *e)
+{
+    plugin *p = append(all, linked->name, e);
+    if (!p) return FAK_E_MEMORY;
+    p->entry = linked->entry;
+    return FAK_OK;
+}
+
+static int32_t append_file(plugins *all, const char *path, const char *name, fak_error *e)
+{
+    const plugin *first = plugins_find(all, name); /* read before the list moves */
+    char by[sizeof first->why] = "";
+    if (first)
+        snprintf(by, sizeof by, "shadowed by %.200s", first->path ? first->path : "the one linked in");
+    plugin *p = append(all, name, e);
+    if (!p) return FAK_E_MEMORY;
+    if (first) p->state = PLUGIN_SHADOWED;
+    memcpy(p->why, by, sizeof by);
+    p->path = strdup(path);
+    return p->path ? FAK_OK : status_memory(e, "the list of backends", strlen(path));
+}
+
+static int32_t append_only(plugins *all, const char *file, fak_error *e)
+{
+    char name[SEARCH_NAME_MAX + 1], *real = realpath(file, NULL);
+    if (!real) return status_set(e, STATUS_REFUSED, "backend %s: %s", file, strerror(errno));
+    int32_t s = search_name_of(file, name)
+                    ? status_set(e, STATUS_REFUSED,
+                                 "backend %s: a backend is named fak-backend-NAME.so", file)
+                    : append_file(all, real, name, e);
+    free(real);
+    return s;
+}
+
+int32_t plugins_open(plugins *all, const char *only_file, const char *plugin_path,
+                     const plugin_host *host, fak_error *e)
+{
+    *all = (plugins){.host = {.struct_size = sizeof(fak_host), .abi_minor = FAK_ABI_MINOR,
+                              .backend_minor_min = PLUGIN_BACKEND_MINOR_MIN, .self = host->self,
+                              .log = host->log ? host->log : no_log,
+                              .progress = host->progress ? host->progress : no_progress,
+                              .cache_get = no_cache_get, .cache_put = no_cache_put,
+                              .get_ext = no_ext}};
+    int32_t s = only_file ? append_only(all, only_file, e) : search_run(&all->found, plugin_path, e);
+    for (const plugin_static *p = plugin_statics; !s && p->name; p++) s = append_linked(all, p, e);
+    for (uint32_t i = 0; !s && i < all->found.files; i++)
+        s = append_file(all, all->found.file[i].path, all->found.file[i].name, e);
+    return s;
+}
+
+void plugins_close(plugins *all)
+{
+    for (uint32_t i = 0; i < all->count; i++) {
+        plugin *p = &all->at[i];
+        if (p->state == PLUGIN_LOADED && p->api.shutdown) p->api.shutdown();
+        port_library_close(p->library);
+        free(p->path);
+    }
+    free(all->at);
+    search_free(&all->found);
+    *all = (plugins){0};
+}
+
+plugin *plugins_find(plugins *all, const char *name)
+{
+    for (uint32_t i = 0; i < all->count; i++)
+        if (!strcmp(all->at[i].name, name)) return &all->at[i];
+    return NULL;
+}
+
+plugin *plugins_linked_in(plugins *all, const char *name)
+{
+    for (uint32_t i = 0; i < all->count; i++)
+        if (!all->at[i].path && !strcmp(all->at[i].name, name)) return &all->at[i];
+    return NULL;
+}
+
+/* ---- the handshake ---- */
+
+static int32_t refuse(plugin *p, fak_error *e, const char *why)
+{
+    status_set(e, STATUS_REFUSED, "backend %s: %s", p->path ? p->path : p->name, why);
+    p->state = PLUGIN_REFUSED;
+    snprintf(p->why, sizeof p->why, "%s", why);
+    port_library_close(p->library);
+    p->library = NULL;
+    return STATUS_REFUSED;
+}
+
+static int32_t find_entry(plugin *p, fak_entry_fn **entry, fak_error *e)
+{
+    const char *why;
+    *entry = p->entry;
+    if (!p->path) return FAK_OK;
+    p->library = port_library_open(p->path, &why);
+    if (!p->library) return refuse(p, e, why);
+    void *symbol = port_library_symbol(p->library, "fak_backend_entry_v1");
+    if (!symbol) return refuse(p, e, "it has no symbol fak_backend_entry_v1");
+    memcpy(entry, &symbol, sizeof symbol);
+    return FAK_OK;
+}
+
+/* What every backend must have, whatever it can do. */
+static const char *missing_slot(const fak_backend *b)
+{
+    if (!b->name || !b->version || !b->vendor) return "its table has no name, version or vendor";
+    if (!b->device_info) return "its table has no device_info";
+    if (!b->open) return "its table has no open";
+    if (!b->prepare || !b->release) return "its table has no prepare or no release";
+    if (!b->load || !b->begin) return "its table has no load or no begin";
+    if (!b->read || !b->write) return "its table has no read or no write";
+    if (b->ops && (!b->op || b->op_stride < sizeof(fak_op_entry))) return "its op table is not one";
+    if (!b->ops && !b->run) return "it has neither ops nor run";
+    if (b->options && (!b->option || b->option_stride < sizeof(fak_option)))
+        return "its option table is not one";
+    if (!(b->caps & FAK_CAP_GRAPH_COMPILE) != !b->run) return "caps liar: GraphCompile and run disagree";
+    if (!(b->caps & FAK_CAP_ASYNC) != !b->wait) return "caps liar: Async and wait disagree";
+    return NULL;
+}
+
+int32_t plugin_load(plugins *all, plugin *p, fak_error *e)
+{
+    fak_entry_fn *entry;
+    const fak_backend *theirs = NULL;
+    fak_error told = {0};
+    char why[244];
+    if (p->state == PLUGIN_LOADED) return FAK_OK;
+    if (p->state != PLUGIN_FOUND)
+        return status_set(e, STATUS_REFUSED, "backend %s: %s", p->path ? p->path : p->name, p->why);
+    int32_t s = find_entry(p, &entry, e);
+    if (s) return s;
+    s = entry(&all->host, &theirs, &told);
+    if (s) {
+        told.message[sizeof told.message - 1] = 0;
+        snprintf(why, sizeof why, "%s", told.message[0] ? told.message : "it refused to load");
+        return refuse(p, e, why);
+    }
+    if (!theirs || theirs->struct_size < offsetof(fak_backend, get_ext) + sizeof(void *)) {
+        snprintf(why, sizeof why, "its table is %" PRIu32 " bytes; this host needs %zu",
+                 theirs ? theirs->struct_size : 0, sizeof(fak_backend));
+        return refuse(p, e, why);
+    }
+    fak_take(&p->api, sizeof p->api, theirs);
+    if (p->api.host_minor_min > FAK_ABI_MINOR) {
+        snprintf(why, sizeof why, "it needs ABI %u.%" PRIu32 "; this host has %u.%u", FAK_ABI_MAJOR,
+                 p->api.host_minor_min, FAK_ABI_MAJOR, FAK_ABI_MINOR);
+        return refuse(p, e, why);
+    }
+    const char *missing = missing_slot(&p->api);
+    if (missing) return refuse(p, e, missing);
+    if (strcmp(p->api.name, p->name)) {
+        snprintf(why, sizeof why, "it calls itself %.63s", p->api.name);
+        return refuse(p, e, why);
+    }
+    p->state = PLUGIN_LOADED;
+    return FAK_OK;
+}

@@ -1,0 +1,50 @@
+/* plugin - backends by name: found, opened, and shaken hands with.
+ * One registry for a process; not thread-safe (the ABI's [load]). */
+#ifndef PLUGIN_H
+#define PLUGIN_H
+#include "search.h"
+
+typedef struct plugin_static { const char *name; fak_entry_fn *entry; } plugin_static;
+/* Linked in; a table that the build generates, ended by a NULL name. */
+extern const plugin_static plugin_statics[];
+
+enum plugin_state { PLUGIN_FOUND, PLUGIN_SHADOWED, PLUGIN_LOADED, PLUGIN_REFUSED };
+
+typedef struct plugin {
+    char name[SEARCH_NAME_MAX + 1];
+    char *path;              /* NULL for one that is linked in */
+    fak_entry_fn *entry;     /* of a linked-in one */
+    enum plugin_state state;
+    char why[244];           /* SHADOWED, REFUSED: one sentence */
+    void *library;
+    fak_backend api;         /* LOADED: a copy of the backend's table, ours to read */
+} plugin;
+
+typedef struct plugins {     /* zero-initialise */
+    search found;
+    plugin *at;              /* the one file that was asked for; linked-in ones; found files */
+    uint32_t count;
+    fak_host host;           /* what backends get; lives as long as they do */
+} plugins;
+
+typedef struct plugin_host { /* the services that the embedder gives; any may be NULL */
+    void *self;
+    void (*log)(void *self, uint32_t level, const char *sentence);
+    int32_t (*progress)(void *self, const char *what, uint64_t done, uint64_t of);
+} plugin_host;
+
+/* Lists what there is without opening it.  only_file: that file and the linked-in ones, nothing else;
+ * STATUS_REFUSED when it cannot be a backend.  plugin_path: the value of FAK_PLUGIN_PATH or NULL. */
+int32_t plugins_open(plugins *all, const char *only_file, const char *plugin_path,
+                     const plugin_host *host, fak_error *e);
+void plugins_close(plugins *all); /* shuts every loaded backend down */
+
+/* The plugin of that name that would be used, or NULL. */
+plugin *plugins_find(plugins *all, const char *name);
+plugin *plugins_linked_in(plugins *all, const char *name);
+/* Opens and checks; LOADED, or REFUSED with the sentence in p->why and *e.  Again is fine. */
+int32_t plugin_load(plugins *all, plugin *p, fak_error *e);
+
+/* Lowest minor of a backend that this host takes, and the other way round. */
+enum { PLUGIN_BACKEND_MINOR_MIN = 0 };
+#endif

@@ -1,0 +1,131 @@
+/* search - see search.h. */
+#include "search.h"
+
+#include "port.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef FAK_BACKEND_FOLDER
+#define FAK_BACKEND_FOLDER "/usr/local/lib/fak/backends"
+#endif
+enum { PATH_BYTES = 4096 };
+
+int search_name_of(const char *path, char name[SEARCH_NAME_MAX + 1])
+{
+    static const char prefix[] = "fak-backend-", suffix[] = ".so";
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    size_t n = strlen(base), head = sizeof prefix - 1, tail = sizeof suffix - 1;
+    if (n <= head + tail || n - head - tail > SEARCH_NAME_MAX || strncmp(base, prefix, head) ||
+        strcmp(base + n - tail, suffix))
+        return -1;
+    n -= head + tail;
+    if (strspn(base + head, "abcdefghijklmnopqrstuvwxyz0123456789-") < n) return -1;
+    memcpy(name, base + head, n);
+    name[n] = 0;
+    return 0;
+}
+
+static int32_t add_folder(search *s, const char *path, size_t bytes, const char *why, fak_error *e)
+{
+    search_folder *folder = realloc(s->folder, (s->folders + 1) * sizeof *folder);
+    if (!folder) return status_memory(e, "the list of folders", bytes);
+    s->folder = folder;
+    folder += s->folders;
+    *folder = (search_folder){.path = strndup(path, bytes)};
+    if (!folder->path) return status_memory(e, "the list of folders", bytes);
+    snprintf(folder->why, sizeof folder->why, "%s", why);
+    s->folders++;
+    return FAK_OK;
+}
+
+static int32_t add_file(search *s, const char *folder, const char *base, fak_error *e)
+{
+    char path[PATH_BYTES];
+    search_file *file = realloc(s->file, (s->files + 1) * sizeof *file);
+    if (!file) return status_memory(e, "the list of backends", sizeof *file);
+    s->file = file;
+    file += s->files;
+    if (search_name_of(base, file->name)) return FAK_OK;
+    if (snprintf(path, sizeof path, "%s/%s", folder, base) >= (int)sizeof path) return FAK_OK;
+    file->path = strdup(path);
+    if (!file->path) return status_memory(e, "the list of backends", strlen(path));
+    s->files++;
+    return FAK_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const search_file *)a)->name, ((const search_file *)b)->name);
+}
+
+static int32_t list_folder(search *s, uint32_t at, fak_error *e)
+{
+    uint32_t first = s->files;
+    int32_t rc = FAK_OK;
+    DIR *dir = opendir(s->folder[at].path);
+    if (!dir) {
+        snprintf(s->folder[at].why, sizeof s->folder[at].why, "%s", strerror(errno));
+        return FAK_OK;
+    }
+    for (struct dirent *entry; !rc && (entry = readdir(dir));)
+        rc = add_file(s, s->folder[at].path, entry->d_name, e);
+    closedir(dir);
+    if (s->files > first) qsort(s->file + first, s->files - first, sizeof *s->file, by_name);
+    return rc;
+}
+
+static int32_t add_path(search *s, const char *path, fak_error *e)
+{
+    int32_t rc = FAK_OK;
+    while (!rc && path) {
+        const char *end = strchr(path, ':');
+        size_t n = end ? (size_t)(end - path) : strlen(path);
+        const char *why = n == 0             ? "an empty entry of FAK_PLUGIN_PATH"
+                          : path[0] != '/' ? "FAK_PLUGIN_PATH takes absolute folders only"
+                                           : "";
+        rc = add_folder(s, path, n, why, e);
+        path = end ? end + 1 : NULL;
+    }
+    return rc;
+}
+
+/* PREFIX/bin/fakrun -> PREFIX/lib/fak/backends */
+static int32_t add_beside(search *s, fak_error *e)
+{
+    char path[PATH_BYTES + 32];
+    if (port_executable(path, PATH_BYTES)) return FAK_OK;
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(path, '/');
+        if (!slash) return FAK_OK;
+        *slash = 0;
+    }
+    strcat(path, "/lib/fak/backends");
+    if (!strcmp(path, FAK_BACKEND_FOLDER)) return FAK_OK;
+    return add_folder(s, path, strlen(path), "", e);
+}
+
+int32_t search_run(search *s, const char *path, fak_error *e)
+{
+    int32_t rc;
+    *s = (search){0};
+    if ((rc = add_path(s, path && *path ? path : NULL, e)) ||
+        (rc = add_folder(s, FAK_BACKEND_FOLDER, strlen(FAK_BACKEND_FOLDER), "", e)) ||
+        (rc = add_beside(s, e)))
+        return rc;
+    for (uint32_t i = 0; !rc && i < s->folders; i++)
+        if (!s->folder[i].why[0]) rc = list_folder(s, i, e);
+    return rc;
+}
+
+void search_free(search *s)
+{
+    for (uint32_t i = 0; i < s->folders; i++) free(s->folder[i].path);
+    for (uint32_t i = 0; i < s->files; i++) free(s->file[i].path);
+    free(s->folder);
+    free(s->file);
+    *s = (search){0};
+}

@@ -1,0 +1,32 @@
+/* search - where backends are looked for, in which order, and which files are there.  Opens nothing. */
+#ifndef SEARCH_H
+#define SEARCH_H
+#include "status.h"
+
+typedef struct search_folder {
+    char *path;     /* absolute */
+    char why[128];  /* why nothing is taken from it, or "" */
+} search_folder;
+
+typedef struct search_file {
+    char *path;     /* absolute */
+    char name[64];  /* NAME of fak-backend-NAME.so */
+} search_file;
+
+typedef struct search { /* zero-initialise */
+    search_folder *folder;
+    search_file *file;      /* sorted by (folder, name); the first of a name wins */
+    uint32_t folders, files;
+} search;
+
+enum { SEARCH_NAME_MAX = 63 };
+
+/* path: the value of FAK_PLUGIN_PATH or NULL.  Then the compiled-in folder, then
+ * ../lib/fak/backends beside the real path of the executable.  Not recursive; never the working
+ * directory; a file that is not named fak-backend-[a-z0-9-]+.so is not looked at. */
+int32_t search_run(search *s, const char *path, fak_error *e);
+void search_free(search *s);
+
+/* NAME of ".../fak-backend-NAME.so" into name; 0, or -1 for another file name. */
+int search_name_of(const char *path, char name[SEARCH_NAME_MAX + 1]);
+#endif

@@ -1,0 +1,143 @@
+/* session - see session.h. */
+#include "session.h"
+
+#include "port.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static uint32_t at_least(uint32_t value, uint32_t otherwise)
+{
+    return value ? value : otherwise;
+}
+
+static fak_limits limits_of(const model *m, const device *dev, const session_options *o)
+{
+    uint32_t context = at_least(o->context, m->context), slots = at_least(o->slots, 1);
+    uint32_t rows = at_least(o->rows, 128), wanted = at_least(o->wanted, 1);
+    if (rows > context) rows = context;
+    if (wanted > rows) wanted = rows;
+    return (fak_limits){
+        .struct_size = sizeof(fak_limits), .numerics = at_least(o->act, program_default_act(m, dev)),
+        .rows = rows, .wanted = wanted, .spans = slots, .slots = slots, .context = context,
+        .kv_tokens = slots * context, .kv_dtype = at_least(o->kv_dtype, FAK_F32),
+        .step_bytes = step_bytes(rows, wanted, slots), .steps = 1};
+}
+
+int32_t session_open(session *s, const model *m, device *dev, device *host,
+                     const session_options *options, weights_progress *progress, void *self,
+                     fak_error *e)
+{
+    *s = (session){.m = m};
+    fak_limits limits = limits_of(m, dev, options);
+    if (limits.context > m->context)
+        return status_set(e, STATUS_REFUSED, "a context of %" PRIu32 "; the model was opened for %" PRIu32,
+                          limits.context, m->context);
+    int32_t rc = program_prepare(&s->program, dev, host, m, &limits, options->flags, e);
+    if (rc || (rc = program_load(&s->program, progress, self, e)) ||
+        (rc = exec_open(&s->exec, &s->program, e)) || (rc = kv_open(&s->kv, &s->program, e)))
+        return rc;
+    s->step = malloc(limits.step_bytes);
+    s->row = malloc(limits.rows * sizeof *s->row);
+    if (!s->step || !s->row) return status_memory(e, "a step", limits.step_bytes);
+    for (uint32_t i = 0; i < limits.rows; i++) s->row[i] = i;
+    return FAK_OK;
+}
+
+void session_close(session *s)
+{
+    kv_close(&s->kv);
+    exec_close(&s->exec);
+    program_close(&s->program);
+    free(s->step);
+    free(s->row);
+    *s = (session){0};
+}
+
+/* One step of `rows` ids; answers for all of them, for the last, or for none. */
+static int32_t feed_step(session *s, uint32_t slot, const uint32_t *id, uint32_t rows,
+                         uint32_t wanted, uint32_t want, void *out, fak_error *e)
+{
+    fak_span span = {.slot = slot, .rows = rows, .first = s->kv.length[slot]};
+    step_spec spec = {.want = wanted ? want : FAK_WANT_NONE, .rows = rows, .wanted = wanted,
+                      .spans = 1, .token = id, .wanted_row = s->row + (rows - wanted), .span = &span};
+    int32_t rc = exec_step(&s->exec, step_write(s->step, &spec), out, e);
+    if (!rc) kv_extend(&s->kv, slot, rows);
+    return rc;
+}
+
+int32_t session_feed(session *s, uint32_t slot, const uint32_t *id, uint32_t count, uint32_t want,
+                     int all, void *out, fak_error *e)
+{
+    const fak_limits *limits = &s->program.limits;
+    uint32_t width = want == FAK_WANT_LOGITS ? s->m->vocab : 1, most = limits->rows;
+    if (count > s->kv.context - s->kv.length[slot])
+        return status_set(e, FAK_E_KV_FULL, "%" PRIu32 " tokens after %" PRIu32 "; context is %" PRIu32,
+                          count, s->kv.length[slot], s->kv.context);
+    for (uint32_t i = 0; i < count; i++)
+        if (id[i] >= s->m->vocab)
+            return status_set(e, FAK_E_ARGUMENT, "token id %" PRIu32 "; the vocabulary has %" PRIu32,
+                              id[i], s->m->vocab);
+    if (all && limits->wanted < most) most = limits->wanted;
+    for (uint32_t done = 0, rows; done < count; done += rows) {
+        rows = count - done < most ? count - done : most;
+        uint32_t wanted = want == FAK_WANT_NONE ? 0 : all ? rows : done + rows == count;
+        int32_t rc = feed_step(s, slot, id + done, rows, wanted, want, out, e);
+        if (rc) return rc;
+        if (all && out) out = (char *)out + (size_t)rows * width * 4;
+    }
+    return FAK_OK;
+}
+
+/* ---- generation ---- */
+
+const char *session_finish_name(enum session_finish finish)
+{
+    static const char *const name[] = {"eos", "length", "context", "stopped"};
+    return name[finish];
+}
+
+static int32_t keep(token_ids *ids, uint32_t id, fak_error *e)
+{
+    if (ids->count == ids->room) {
+        size_t room = ids->room ? ids->room * 2 : 256;
+        uint32_t *wider = realloc(ids->id, room * sizeof *wider);
+        if (!wider) return status_memory(e, "the generated ids", room * sizeof *wider);
+        ids->id = wider;
+        ids->room = room;
+    }
+    ids->id[ids->count++] = id;
+    return FAK_OK;
+}
+
+/* Is it over after this id?  Then g->finish says why. */
+static int finished(const session *s, uint32_t slot, generation *g, uint32_t id)
+{
+    if (g->tokenizer && tokenizer_is_end(g->tokenizer, id)) {
+        g->finish = FINISH_EOS;
+        return 1;
+    }
+    if (g->on_token && g->on_token(g->self, id)) {
+        g->finish = FINISH_STOPPED;
+        return 1;
+    }
+    g->finish = g->ids.count == g->max_new ? FINISH_LENGTH : FINISH_CONTEXT;
+    return g->ids.count == g->max_new || s->kv.length[slot] == s->kv.context;
+}
+
+int32_t session_generate(session *s, uint32_t slot, generation *g, fak_error *e)
+{
+    uint32_t answer, id, want = sampler_want(&g->sampler);
+    double start = port_seconds();
+    int32_t rc = session_feed(s, slot, g->prompt, g->prompt_count, want, 0, &answer, e);
+    double now = port_seconds();
+    g->prefill_s = now - start;
+    start = now;
+    while (!rc) {
+        if ((rc = sampler_pick(&g->sampler, &answer, &id, e)) || (rc = keep(&g->ids, id, e))) break;
+        if (finished(s, slot, g, id)) break;
+        rc = session_feed(s, slot, &id, 1, want, 0, &answer, e);
+    }
+    g->decode_s = port_seconds() - start;
+    return rc;
+}

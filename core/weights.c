@@ -1,0 +1,116 @@
+/* weights - see weights.h. */
+#include "weights.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+int32_t weights_add(weights *table, const weight *w, fak_error *e)
+{
+    if (table->count == table->room) {
+        uint32_t room = table->room ? table->room * 2 : 64;
+        weight *at = realloc(table->at, room * sizeof *at);
+        if (!at) {
+            free((void *)(uintptr_t)w->made);
+            return status_memory(e, "the table of weights", room * sizeof *at);
+        }
+        table->at = at;
+        table->room = room;
+    }
+    table->at[table->count++] = *w;
+    return FAK_OK;
+}
+
+void weights_free(weights *table)
+{
+    for (uint32_t i = 0; i < table->count; i++) free((void *)(uintptr_t)table->at[i].made);
+    free(table->at);
+    *table = (weights){0};
+}
+
+uint32_t weights_source_row(const weight *w, uint32_t r)
+{
+    if (!w->rot_dim) return r;
+    uint32_t head = r / w->head_dim * w->head_dim, in = r - head, half = w->rot_dim / 2;
+    if (in >= w->rot_dim) return r;
+    return head + (in < half ? 2 * in : 2 * (in - half) + 1);
+}
+
+/* Row r in w's own dtype, at s->row or in the file. */
+static const void *native_row(const weights_source *s, const weight *w, uint32_t r)
+{
+    if (!w->tensor) return w->made + (size_t)r * w->cols;
+    uint32_t from = w->tensor->dtype;
+    const uint8_t *src = w->tensor->data + weights_source_row(w, r) * dtype_row_bytes(from, w->cols);
+    if (from == w->dtype && dtype_find(from)->block > 1) return src;
+    memcpy(s->row, src, (size_t)dtype_row_bytes(from, w->cols)); /* the file need not be aligned */
+    if (from == w->dtype) return s->row;
+    dtype_decode_row(from, w->cols, from == FAK_F32 || dtype_find(from)->block == 1 ? s->row : src,
+                     s->f32);
+    dtype_encode_row(w->dtype, w->cols, s->f32, s->row);
+    return s->row;
+}
+
+static int32_t read_rows(void *self, uint32_t value, uint32_t form, uint32_t first, uint32_t rows,
+                         void *dst, uint64_t dst_bytes, fak_error *e)
+{
+    weights_source *s = self;
+    if (value >= s->values || s->index[value] == FAK_NO_INDEX)
+        return status_set(e, FAK_E_ARGUMENT, "value %" PRIu32 " is not a weight", value);
+    const weight *w = &s->table->at[s->index[value]];
+    uint64_t row_bytes = dtype_form_bytes(w->dtype, form, w->cols);
+    if (!row_bytes)
+        return status_set(e, FAK_E_UNSUPPORTED, "weight \"%s\" is %s, which has no form %" PRIu32,
+                          w->name, dtype_name(w->dtype), form);
+    if (first > w->rows || rows > w->rows - first || dst_bytes != rows * row_bytes)
+        return status_set(e, FAK_E_ARGUMENT,
+                          "weight \"%s\": rows %" PRIu32 "+%" PRIu32 " of %" PRIu32 " into %" PRIu64
+                          " bytes", w->name, first, rows, w->rows, dst_bytes);
+    for (uint32_t r = 0; r < rows; r++)
+        dtype_serve_row(w->dtype, form, w->cols, native_row(s, w, first + r),
+                        (char *)dst + r * row_bytes);
+    s->done_bytes += rows * dtype_row_bytes(w->dtype, w->cols);
+    if (s->progress && s->progress(s->progress_self, s->done_bytes))
+        return status_set(e, FAK_E_CANCELLED, "cancelled while loading \"%s\"", w->name);
+    return FAK_OK;
+}
+
+static const void *borrow(void *self, uint32_t value)
+{
+    weights_source *s = self;
+    if (value >= s->values || s->index[value] == FAK_NO_INDEX) return NULL;
+    const weight *w = &s->table->at[s->index[value]];
+    const void *bytes = w->made;
+    if (w->tensor) {
+        const dtype_info *info = dtype_find(w->dtype);
+        uintptr_t align = info->block > 1 ? 1 : info->block_bytes;
+        if (w->tensor->dtype != w->dtype || w->rot_dim || (uintptr_t)w->tensor->data % align)
+            return NULL;
+        bytes = w->tensor->data;
+    }
+    s->done_bytes += w->rows * dtype_row_bytes(w->dtype, w->cols);
+    if (s->progress) s->progress(s->progress_self, s->done_bytes); /* a cancel waits for a read */
+    return bytes;
+}
+
+int32_t weights_source_open(weights_source *s, fak_source *api, fak_error *e)
+{
+    uint32_t widest = 1;
+    for (uint32_t i = 0; i < s->table->count; i++)
+        if (s->table->at[i].cols > widest) widest = s->table->at[i].cols;
+    s->row = malloc((size_t)widest * 4);
+    s->f32 = malloc((size_t)widest * 4);
+    if (!s->row || !s->f32) {
+        weights_source_close(s);
+        return status_memory(e, "a row of weights", (uint64_t)widest * 8);
+    }
+    *api = (fak_source){sizeof *api, FAK_STABLE, s, read_rows, borrow};
+    return FAK_OK;
+}
+
+void weights_source_close(weights_source *s)
+{
+    free(s->row);
+    free(s->f32);
+    s->row = s->f32 = NULL;
+}
