@@ -19,8 +19,8 @@ static int32_t take_number(const arg *a, const char *text, fak_error *e)
     if (end == text || *end || errno == EINVAL)
         return status_set(e, STATUS_REFUSED, "--%s takes a number, not \"%s\"", a->name, text);
     if (errno == ERANGE || n < (long long)a->low || n > (long long)a->high)
-        return status_set(e, STATUS_REFUSED, "--%s is %s; it takes %" PRIu32 " to %" PRIu32, a->name,
-                          text, a->low, a->high);
+        return status_set(e, STATUS_REFUSED, "--%s is %s; it takes %" PRIu32 " to %" PRIu32,
+                          a->name, text, a->low, a->high);
     *(uint32_t *)a->out = (uint32_t)n;
     return FAK_OK;
 }
@@ -32,8 +32,8 @@ static int32_t take_real(const arg *a, const char *text, fak_error *e)
     if (end == text || *end)
         return status_set(e, STATUS_REFUSED, "--%s takes a number, not \"%s\"", a->name, text);
     if (!(x >= (float)a->low && x <= (float)a->high))
-        return status_set(e, STATUS_REFUSED, "--%s is %s; it takes %" PRIu32 " to %" PRIu32, a->name,
-                          text, a->low, a->high);
+        return status_set(e, STATUS_REFUSED, "--%s is %s; it takes %" PRIu32 " to %" PRIu32,
+                          a->name, text, a->low, a->high);
     *(float *)a->out = x;
     return FAK_OK;
 }
@@ -88,7 +88,8 @@ static int32_t complain(const args *a, char **argv, int found, fak_error *e)
     if (found != ':') return status_set(e, STATUS_REFUSED, "unknown option %s; see --help", word);
     for (uint32_t i = 0; i < a->count; i++)
         if (optopt == (a->table[i].letter ? a->table[i].letter : LONG_ONLY + (int)i))
-            return status_set(e, STATUS_REFUSED, "--%s needs a %s", a->table[i].name, a->table[i].value);
+            return status_set(e, STATUS_REFUSED, "--%s needs a %s", a->table[i].name,
+                              a->table[i].value);
     return status_set(e, STATUS_REFUSED, "option %s needs a value", word);
 }
 
@@ -113,7 +114,8 @@ int32_t args_parse(const args *a, int argc, char **argv, const char **operand, f
 {
     struct option longs[OPTIONS_MAX + 2];
     char letters[3 * OPTIONS_MAX + 3];
-    if (a->count > OPTIONS_MAX) return status_set(e, STATUS_REFUSED, "too many options in the table");
+    if (a->count > OPTIONS_MAX)
+        return status_set(e, STATUS_REFUSED, "too many options in the table");
     make_tables(a, longs, letters);
     opterr = 0;
     optind = 0; /* GNU: start anew */
@@ -131,7 +133,8 @@ int32_t args_parse(const args *a, int argc, char **argv, const char **operand, f
     if (given > a->operands)
         return status_set(e, STATUS_REFUSED, "unexpected word \"%s\"; see --help",
                           argv[optind + (int)a->operands]);
-    if (given < a->operands) return status_set(e, STATUS_REFUSED, "a MODEL is missing; %s", a->usage);
+    if (given < a->operands)
+        return status_set(e, STATUS_REFUSED, "a MODEL is missing; %s", a->usage);
     for (uint32_t i = 0; i < given; i++) operand[i] = argv[optind + (int)i];
     return FAK_OK;
 }
@@ -143,8 +146,9 @@ void args_help(const args *a, FILE *out)
     for (uint32_t i = 0; i < a->count; i++) {
         const arg *o = &a->table[i];
         char left[64];
-        snprintf(left, sizeof left, "%c%c%s --%s %s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
-                 o->letter ? "," : " ", o->name, o->value ? o->value : "");
+        snprintf(left, sizeof left, "%c%c%s --%s %s", o->letter ? '-' : ' ',
+                 o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
+                 o->value ? o->value : "");
         fprintf(out, "  %-28s %s\n", left, o->help);
     }
     fprintf(out, "  -h, --help                   this text\n");

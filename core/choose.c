@@ -36,11 +36,12 @@ static int32_t unknown(const choice *c, const char *name, fak_error *e)
         if (p->state != PLUGIN_SHADOWED && used + strlen(p->name) + 3 < sizeof names)
             sprintf(names + used, "%s%s", used ? ", " : "", p->name);
     }
-    return status_set(e, STATUS_REFUSED, "there is no backend \"%.60s\"; there are: %s", name, names);
+    return status_set(e, STATUS_REFUSED, "there is no backend \"%.60s\"; there are: %s", name,
+                      names);
 }
 
-static int32_t find_device(const plugin *p, const char *wanted, const fak_setting *set, uint32_t sets,
-                           uint32_t *index, fak_error *e)
+static int32_t find_device(const plugin *p, const char *wanted, const fak_setting *set,
+                           uint32_t sets, uint32_t *index, fak_error *e)
 {
     char *end;
     *index = 0;
@@ -53,7 +54,8 @@ static int32_t find_device(const plugin *p, const char *wanted, const fak_settin
     uint32_t count = device_count(p, set, sets, e);
     for (; *index < count; (*index)++) {
         fak_device_info info;
-        if (!device_describe(p, *index, set, sets, &info, e) && !strcmp(info.id, wanted)) return FAK_OK;
+        if (!device_describe(p, *index, set, sets, &info, e) && !strcmp(info.id, wanted))
+            return FAK_OK;
     }
     if (!count) return STATUS_REFUSED;
     return status_set(e, STATUS_REFUSED, "backend %s has no device \"%.60s\"; see fakrun backends",

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* clang-format off */
 static const struct { uint32_t bit; const char *name; } cap_names[] = {
     {FAK_CAP_FUSED_ATTN, "FusedAttn"},       {FAK_CAP_FUSED_FFN, "FusedFFN"},
     {FAK_CAP_GRAPH_COMPILE, "GraphCompile"}, {FAK_CAP_ASYNC, "Async"},
@@ -17,6 +18,7 @@ static const struct { uint32_t bit; const char *name; } numerics_names[] = {
     {FAK_ACT_F32, "F32 activations"}, {FAK_ACT_Q8, "Q8 activations"}, {FAK_ACT_F16, "F16 activations"},
     {FAK_BATCH_INVARIANT, "batch-invariant"}, {FAK_DETERMINISTIC, "deterministic"},
 };
+/* clang-format on */
 static const char *const states[] = {"found", "shadowed", "loaded", "refused"};
 
 /* What is known of a device: its facts need it open, its info does not. */
@@ -27,22 +29,25 @@ static json_t *describe_device(const plugin *p, uint32_t index)
     fak_error e;
     if (device_describe(p, index, NULL, 0, &info, &e))
         return json_pack("{s:i, s:s}", "index", (int)index, "error", e.message);
-    json_t *out = json_pack("{s:i, s:s, s:s, s:s, s:s, s:I, s:I}", "index", (int)index, "id", info.id,
-                            "name", info.name, "kind", device_kind_name(info.kind), "tier", info.tier,
-                            "memory_total", (json_int_t)info.memory_total, "memory_free",
+    json_t *out = json_pack("{s:i, s:s, s:s, s:s, s:s, s:I, s:I}", "index", (int)index, "id",
+                            info.id, "name", info.name, "kind", device_kind_name(info.kind), "tier",
+                            info.tier, "memory_total", (json_int_t)info.memory_total, "memory_free",
                             (json_int_t)info.memory_free);
     if (device_open(&d, p, index, NULL, 0, &e)) {
         json_object_set_new(out, "error", json_string(e.message));
         return out;
     }
-    json_t *caps = json_array(), *numerics = json_array(), *dtypes = json_array(), *ops = json_array();
+    json_t *caps = json_array(), *numerics = json_array(), *dtypes = json_array(),
+           *ops = json_array();
     for (size_t i = 0; i < sizeof cap_names / sizeof *cap_names; i++)
-        if (d.facts.caps & cap_names[i].bit) json_array_append_new(caps, json_string(cap_names[i].name));
+        if (d.facts.caps & cap_names[i].bit)
+            json_array_append_new(caps, json_string(cap_names[i].name));
     for (size_t i = 0; i < sizeof numerics_names / sizeof *numerics_names; i++)
         if (d.facts.numerics & numerics_names[i].bit)
             json_array_append_new(numerics, json_string(numerics_names[i].name));
     for (uint32_t t = 1; t < 32; t++)
-        if (d.facts.upload_dtypes >> t & 1) json_array_append_new(dtypes, json_string(dtype_name(t)));
+        if (d.facts.upload_dtypes >> t & 1)
+            json_array_append_new(dtypes, json_string(dtype_name(t)));
     for (uint32_t i = 0; i < d.facts.ops; i++) {
         fak_op_entry entry;
         fak_get(&entry, sizeof entry, d.facts.op, d.facts.op_stride, i);
@@ -86,8 +91,8 @@ static json_t *describe_all(plugins *all)
 {
     json_t *folders = json_array(), *backends = json_array();
     for (uint32_t i = 0; i < all->found.folders; i++)
-        json_array_append_new(folders, json_pack("{s:s, s:s}", "path", all->found.folder[i].path, "why",
-                                                 all->found.folder[i].why));
+        json_array_append_new(folders, json_pack("{s:s, s:s}", "path", all->found.folder[i].path,
+                                                 "why", all->found.folder[i].why));
     for (uint32_t i = 0; i < all->count; i++)
         json_array_append_new(backends, describe_plugin(all, &all->at[i]));
     return json_pack("{s:o, s:o, s:o}", "abi", json_pack("[i, i]", FAK_ABI_MAJOR, FAK_ABI_MINOR),
@@ -109,7 +114,7 @@ static void print_list(const json_t *object, const char *key)
     const json_t *item;
     if (!json_array_size(list)) return;
     printf("      %s:", key);
-    json_array_foreach (list, i, item) printf("%s %s", i ? "," : "", json_string_value(item));
+    json_array_foreach(list, i, item) printf("%s %s", i ? "," : "", json_string_value(item));
     printf("\n");
 }
 
@@ -132,36 +137,41 @@ static void print_people(const json_t *all, int verbose)
 {
     size_t i, j;
     const json_t *item, *part;
-    json_array_foreach (json_object_get(all, "backends"), i, item) {
+    json_array_foreach(json_object_get(all, "backends"), i, item)
+    {
         printf("%s  %s  %s", text(item, "name"), text(item, "path"), text(item, "state"));
         printf("%s%s\n", text(item, "why")[0] ? ": " : "", text(item, "why"));
-        json_array_foreach (json_object_get(item, "devices"), j, part) print_device(part, verbose);
+        json_array_foreach(json_object_get(item, "devices"), j, part) print_device(part, verbose);
         if (verbose)
-            json_array_foreach (json_object_get(item, "options"), j, part)
-                printf("    option -o %s=%s (default %s): %s\n", text(part, "name"), text(part, "values"),
-                       text(part, "initial"), text(part, "help"));
+            json_array_foreach(json_object_get(item, "options"), j, part)
+                printf("    option -o %s=%s (default %s): %s\n", text(part, "name"),
+                       text(part, "values"), text(part, "initial"), text(part, "help"));
     }
     if (!verbose) return;
-    json_array_foreach (json_object_get(all, "folders"), i, item)
-        printf("folder %s%s%s\n", text(item, "path"), text(item, "why")[0] ? ": " : "",
-               text(item, "why"));
+    json_array_foreach(json_object_get(all, "folders"), i, item) printf(
+        "folder %s%s%s\n", text(item, "path"), text(item, "why")[0] ? ": " : "", text(item, "why"));
 }
 
 int cmd_backends(int argc, char **argv, const environment *env)
 {
     const char *file = NULL;
     int json = 0, verbose = 0;
+    /* clang-format off */
     const arg table[] = {
         {'v', "verbose", ARG_FLAG, NULL, "folders, caps, ops and options too", &verbose, 0, 0, NULL},
         {0, "json", ARG_FLAG, NULL, "print one JSON object", &json, 0, 0, NULL},
         {0, "backend-path", ARG_TEXT, "FILE", "look at this file only", &file, 0, 0, NULL},
     };
-    const args a = {"usage: fakrun backends [-v] [--json] [--backend-path FILE]",
-                    "Lists the backends that are found and the devices that they see.  A backend is a file\n"
-                    "fak-backend-NAME.so in a folder of FAK_PLUGIN_PATH, in the folder that was compiled in,\n"
-                    "or in ../lib/fak/backends beside fakrun.",
-                    "  fakrun backends -v\n  FAK_PLUGIN_PATH=$PWD/build fakrun backends --json\n", table,
-                    sizeof table / sizeof *table, 0};
+    /* clang-format on */
+    const args a = {
+        "usage: fakrun backends [-v] [--json] [--backend-path FILE]",
+        "Lists the backends that are found and the devices that they see.  A backend is a file\n"
+        "fak-backend-NAME.so in a folder of FAK_PLUGIN_PATH, in the folder that was compiled in,\n"
+        "or in ../lib/fak/backends beside fakrun.",
+        "  fakrun backends -v\n  FAK_PLUGIN_PATH=$PWD/build fakrun backends --json\n",
+        table,
+        sizeof table / sizeof *table,
+        0};
     int rc = cmd_parse(&a, argc, argv, NULL);
     if (rc >= 0) return rc;
     plugins all;

@@ -36,7 +36,7 @@ static json_t *metadata_value(const gguf_value *v)
         gguf_string s = {0};
         if (v->element == GGUF_STRING) s = gguf_next_string(&at);
         json_array_append_new(first, v->element == GGUF_STRING ? json_out_text(s.data, s.bytes)
-                                                                : scalar(v, v->element, i));
+                                                               : scalar(v, v->element, i));
     }
     return json_pack("{s:s, s:I, s:o}", "array_of", gguf_type_name(v->element), "count",
                      (json_int_t)v->count, "first", first);
@@ -64,8 +64,8 @@ static json_t *tensors(const gguf *g)
             json_array_append_new(shape, json_integer((json_int_t)t->dim[d]));
         json_array_append_new(out, json_pack("{s:o, s:s, s:o, s:I}", "name",
                                              json_out_text(t->name.data, t->name.bytes), "type",
-                                             gguf_ggml_type_name(t->ggml_type), "shape", shape, "bytes",
-                                             (json_int_t)t->bytes));
+                                             gguf_ggml_type_name(t->ggml_type), "shape", shape,
+                                             "bytes", (json_int_t)t->bytes));
     }
     return out;
 }
@@ -73,11 +73,12 @@ static json_t *tensors(const gguf *g)
 static json_t *shape(const model *m)
 {
     return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:b, s:f, s:f, s:I}",
-                     "architecture", m->architecture, "layers", (int)m->layers, "width", (int)m->width,
-                     "ffn", (int)m->ffn, "heads", (int)m->heads, "kv_heads", (int)m->kv_heads,
-                     "head_dim", (int)m->head_dim, "rot_dim", (int)m->rot_dim, "vocab", (int)m->vocab,
-                     "context", (json_int_t)m->context_max, "tied", m->tied, "eps", (double)m->eps,
-                     "rope_theta", m->rope_theta, "weight_bytes", (json_int_t)model_weight_bytes(m));
+                     "architecture", m->architecture, "layers", (int)m->layers, "width",
+                     (int)m->width, "ffn", (int)m->ffn, "heads", (int)m->heads, "kv_heads",
+                     (int)m->kv_heads, "head_dim", (int)m->head_dim, "rot_dim", (int)m->rot_dim,
+                     "vocab", (int)m->vocab, "context", (json_int_t)m->context_max, "tied", m->tied,
+                     "eps", (double)m->eps, "rope_theta", m->rope_theta, "weight_bytes",
+                     (json_int_t)model_weight_bytes(m));
 }
 
 /* ---- for people ---- */
@@ -87,10 +88,12 @@ static void print_metadata(const json_t *list)
     size_t i;
     const json_t *item;
     printf("metadata: %zu keys\n", json_array_size(list));
-    json_array_foreach (list, i, item) {
-        char *value = json_dumps(json_object_get(item, "value"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
-        printf("  %s = %.100s%s\n", json_string_value(json_object_get(item, "key")), value ? value : "?",
-               value && strlen(value) > 100 ? "..." : "");
+    json_array_foreach(list, i, item)
+    {
+        char *value =
+            json_dumps(json_object_get(item, "value"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
+        printf("  %s = %.100s%s\n", json_string_value(json_object_get(item, "key")),
+               value ? value : "?", value && strlen(value) > 100 ? "..." : "");
         free(value);
     }
 }
@@ -100,10 +103,11 @@ static void print_tensors(const json_t *list)
     size_t i, d;
     const json_t *item, *dim;
     printf("tensors: %zu\n", json_array_size(list));
-    json_array_foreach (list, i, item) {
+    json_array_foreach(list, i, item)
+    {
         printf("  %-32s %-5s", json_string_value(json_object_get(item, "name")),
                json_string_value(json_object_get(item, "type")));
-        json_array_foreach (json_object_get(item, "shape"), d, dim)
+        json_array_foreach(json_object_get(item, "shape"), d, dim)
             printf("%s%" JSON_INTEGER_FORMAT, d ? " x " : " ", json_integer_value(dim));
         printf("\n");
     }
@@ -123,7 +127,8 @@ static void print_people(const json_t *all)
     const char *key;
     json_t *value;
     if (m) printf("model:");
-    json_object_foreach ((json_t *)(uintptr_t)m, key, value) {
+    json_object_foreach((json_t *)(uintptr_t)m, key, value)
+    {
         char *shown = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
         printf(" %s %s;", key, shown ? shown : "?");
         free(shown);
@@ -133,7 +138,10 @@ static void print_people(const json_t *all)
 
 static const char *value_name(void *self, uint32_t id)
 {
-    const struct { const model *m; const plan *p; } *of = self;
+    const struct {
+        const model *m;
+        const plan *p;
+    } *of = self;
     uint32_t index = of->p->weight[id];
     return index == FAK_NO_INDEX ? NULL : of->m->weights.at[index].name;
 }
@@ -142,7 +150,10 @@ static int32_t print_plan(const model *m, int whole, fak_error *e)
 {
     plan p;
     int32_t s = plan_build(&p, m, e);
-    struct { const model *m; const plan *p; } of = {m, &p};
+    struct {
+        const model *m;
+        const plan *p;
+    } of = {m, &p};
     if (!s) plan_print(p.block, stdout, whole ? 0 : PLAN_FOLD, value_name, &of);
     plan_free(&p);
     return s;
@@ -152,15 +163,19 @@ int cmd_inspect(int argc, char **argv, const environment *env)
 {
     const char *path = NULL;
     int json = 0, plan_wanted = 0, verbose = 0;
+    /* clang-format off */
     const arg table[] = {
         {0, "plan", ARG_FLAG, NULL, "print the forward pass: one turn of the layers, both tails", &plan_wanted, 0, 0, NULL},
         {'v', "verbose", ARG_FLAG, NULL, "with --plan: every layer (what fak reads back)", &verbose, 0, 0, NULL},
         {0, "json", ARG_FLAG, NULL, "print one JSON object", &json, 0, 0, NULL},
     };
+    /* clang-format on */
     const args a = {"usage: fakrun inspect MODEL [--plan [-v]] [--json]",
                     "Prints what is in a GGUF file, a model that fak can run or not.",
-                    "  fakrun inspect model.gguf\n  fakrun inspect model.gguf --plan\n", table,
-                    sizeof table / sizeof *table, 1};
+                    "  fakrun inspect model.gguf\n  fakrun inspect model.gguf --plan\n",
+                    table,
+                    sizeof table / sizeof *table,
+                    1};
     (void)env;
     int rc = cmd_parse(&a, argc, argv, &path);
     if (rc >= 0) return rc;

@@ -26,9 +26,9 @@ typedef struct run {
     /* on the way */
     generation g;
     text_stream stream;
-    char *shown;            /* --json: the text so far */
+    char *shown; /* --json: the text so far */
     size_t shown_bytes, shown_room;
-    int broken;             /* standard output cannot be written, or memory is out */
+    int broken; /* standard output cannot be written, or memory is out */
     double load_s;
     progress progress;
 } run;
@@ -45,6 +45,7 @@ static const char examples[] =
 static int parse(run *r, int argc, char **argv)
 {
     choose_options *b = &r->backend;
+    /* clang-format off */
     const arg table[] = {
         {'m', "model", ARG_TEXT, "FILE", "a GGUF model", &r->model_path, 0, 0, NULL},
         {'p', "prompt", ARG_TEXT, "TEXT", "the text to continue", &r->text, 0, 0, NULL},
@@ -63,11 +64,16 @@ static int parse(run *r, int argc, char **argv)
         {'q', "quiet", ARG_FLAG, NULL, "no line about the backend, no progress bar", &b->quiet, 0, 0, NULL},
         {'v', "verbose", ARG_FLAG, NULL, "say more on standard error", &b->verbose, 0, 0, NULL},
     };
-    const args a = {"usage: fakrun -m MODEL (-p TEXT | -f FILE) [options]",
-                    "Continues a text with a language model.  The text streams to standard output as it is\n"
-                    "made; one line on standard error says which backend runs and why.\n"
-                    "Exit codes: 0 done; 1 the work failed; 2 refused before work; 130 Ctrl-C.",
-                    examples, table, sizeof table / sizeof *table, 0};
+    /* clang-format on */
+    const args a = {
+        "usage: fakrun -m MODEL (-p TEXT | -f FILE) [options]",
+        "Continues a text with a language model.  The text streams to standard output as it is\n"
+        "made; one line on standard error says which backend runs and why.\n"
+        "Exit codes: 0 done; 1 the work failed; 2 refused before work; 130 Ctrl-C.",
+        examples,
+        table,
+        sizeof table / sizeof *table,
+        0};
     fak_error e;
     int rc = cmd_parse(&a, argc, argv, NULL);
     if (rc >= 0) return rc;
@@ -90,7 +96,8 @@ static int32_t read_prompt(run *r, fak_error *e)
     char *data = NULL;
     size_t bytes = r->text ? strlen(r->text) : 0;
     int32_t s = r->file ? cmd_read_all(r->file, &data, &bytes, e) : FAK_OK;
-    if (!s) s = cmd_encode(r->tokenizer, data ? data : r->text ? r->text : "", bytes, &r->prompt, e);
+    if (!s)
+        s = cmd_encode(r->tokenizer, data ? data : r->text ? r->text : "", bytes, &r->prompt, e);
     free(data);
     if (!s && !r->prompt.count) s = status_set(e, STATUS_REFUSED, "the prompt is empty");
     return s;
@@ -119,10 +126,12 @@ static int32_t open_all(run *r, const environment *env, fak_error *e)
                           r->prompt.count, r->model.context);
     if (!r->backend.quiet) choose_print(&r->choice, stderr);
     if (tokenizer_size(r->tokenizer) > r->model.vocab)
-        return status_set(e, STATUS_BAD_FILE, "%s: the tokenizer has %" PRIu32 " tokens, the model %" PRIu32,
+        return status_set(e, STATUS_BAD_FILE,
+                          "%s: the tokenizer has %" PRIu32 " tokens, the model %" PRIu32,
                           r->model_path, tokenizer_size(r->tokenizer), r->model.vocab);
     progress_start(&r->progress, "loading", model_weight_bytes(&r->model), r->backend.quiet);
-    s = session_open(&r->session, &r->model, &r->choice.device, &r->choice.host, &o, show_loading, r, e);
+    s = session_open(&r->session, &r->model, &r->choice.device, &r->choice.host, &o, show_loading,
+                     r, e);
     progress_end(&r->progress);
     r->load_s = port_seconds() - start;
     if (!s && r->backend.verbose && r->session.program.holes)
@@ -176,15 +185,17 @@ static json_t *report(const run *r)
     const generation *g = &r->g;
     const device *d = &r->choice.device;
     double prefill = g->prefill_s > 0 ? (double)g->prompt_count / g->prefill_s : 0;
-    double decode = g->decode_s > 0 && g->ids.count > 1 ? (double)(g->ids.count - 1) / g->decode_s : 0;
+    double decode = g->decode_s > 0 && g->ids.count > 1 ? (double)(g->ids.count - 1) / g->decode_s
+                                                        : 0;
     return json_pack(
         "{s:o, s:o, s:o, s:s, s:{s:s, s:s, s:s, s:s, s:s}, s:{s:f, s:f, s:f}, s:{s:I, s:I}}",
-        "prompt_ids", json_ids(g->prompt, g->prompt_count), "ids", json_ids(g->ids.id, g->ids.count),
-        "text", json_stringn(r->shown ? r->shown : "", r->shown_bytes), "finish",
-        session_finish_name(g->finish), "backend", "name", d->from->name, "device", d->info.id, "class",
-        device_class_name(d->facts.klass), "kind", device_kind_name(d->info.kind), "why",
-        r->choice.how, "timing", "load_s", r->load_s, "prefill_tok_s", prefill, "decode_tok_s", decode,
-        "ops", "native", (json_int_t)r->session.exec.ops[SIDE_DEVICE], "host",
+        "prompt_ids", json_ids(g->prompt, g->prompt_count), "ids",
+        json_ids(g->ids.id, g->ids.count), "text",
+        json_stringn(r->shown ? r->shown : "", r->shown_bytes), "finish",
+        session_finish_name(g->finish), "backend", "name", d->from->name, "device", d->info.id,
+        "class", device_class_name(d->facts.klass), "kind", device_kind_name(d->info.kind), "why",
+        r->choice.how, "timing", "load_s", r->load_s, "prefill_tok_s", prefill, "decode_tok_s",
+        decode, "ops", "native", (json_int_t)r->session.exec.ops[SIDE_DEVICE], "host",
         (json_int_t)r->session.exec.ops[SIDE_HOST]);
 }
 
@@ -228,9 +239,13 @@ int cmd_run(int argc, char **argv, const environment *env)
     int32_t s = open_all(&r, env, &e);
     if (s && r.choice.all.found.folders && !r.choice.device.handle && !r.backend.quiet)
         choose_print_folders(&r.choice, stderr);
-    r.g = (generation){.prompt = r.prompt.id, .prompt_count = (uint32_t)r.prompt.count,
-                       .max_new = r.max_new, .tokenizer = r.ignore_eos ? NULL : r.tokenizer,
-                       .sampler = {r.temperature}, .on_token = on_token, .self = &r};
+    r.g = (generation){.prompt = r.prompt.id,
+                       .prompt_count = (uint32_t)r.prompt.count,
+                       .max_new = r.max_new,
+                       .tokenizer = r.ignore_eos ? NULL : r.tokenizer,
+                       .sampler = {r.temperature},
+                       .on_token = on_token,
+                       .self = &r};
     if (!s) s = kv_take(&r.session.kv, &slot, &e);
     if (!s) s = session_generate(&r.session, slot, &r.g, &e);
     if (s && r.shown_bytes == 0 && r.g.ids.count && !r.json) putchar('\n');

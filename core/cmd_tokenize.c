@@ -31,18 +31,23 @@ int cmd_tokenize(int argc, char **argv, const environment *env)
 {
     const char *path = NULL, *file = NULL, *text = NULL;
     int json = 0;
+    /* clang-format off */
     const arg table[] = {
         {'m', "model", ARG_TEXT, "FILE", "a GGUF model", &path, 0, 0, NULL},
         {'p', "prompt", ARG_TEXT, "TEXT", "the text", &text, 0, 0, NULL},
         {'f', "file", ARG_TEXT, "FILE", "read the text from a file; - (the default) is standard input", &file, 0, 0, NULL},
         {0, "json", ARG_FLAG, NULL, "print {\"ids\": [...]}", &json, 0, 0, NULL},
     };
-    const args a = {"usage: fakrun tokenize -m MODEL [-f FILE | -p TEXT] [--json]",
-                    "Prints the token ids of a text, one a line with its bytes.  The bytes are taken as they\n"
-                    "are; special tokens are recognised; no BOS is added unless the model asks for it.",
-                    "  fakrun tokenize -m model.gguf -p 'Hello world'\n"
-                    "  fakrun tokenize -m model.gguf -f book.txt --json\n",
-                    table, sizeof table / sizeof *table, 0};
+    /* clang-format on */
+    const args a = {
+        "usage: fakrun tokenize -m MODEL [-f FILE | -p TEXT] [--json]",
+        "Prints the token ids of a text, one a line with its bytes.  The bytes are taken as they\n"
+        "are; special tokens are recognised; no BOS is added unless the model asks for it.",
+        "  fakrun tokenize -m model.gguf -p 'Hello world'\n"
+        "  fakrun tokenize -m model.gguf -f book.txt --json\n",
+        table,
+        sizeof table / sizeof *table,
+        0};
     (void)env;
     int rc = cmd_parse(&a, argc, argv, NULL);
     if (rc >= 0) return rc;
@@ -54,12 +59,15 @@ int cmd_tokenize(int argc, char **argv, const environment *env)
     size_t bytes = text ? strlen(text) : 0;
     fak_error e = {0};
     int32_t s = path ? FAK_OK : status_set(&e, STATUS_REFUSED, "no model; give one with -m FILE");
-    if (!s && text && file) s = status_set(&e, STATUS_REFUSED, "give the text with -p or -f, not both");
+    if (!s && text && file)
+        s = status_set(&e, STATUS_REFUSED, "give the text with -p or -f, not both");
     if (!s) s = gguf_open(&g, path, &e);
     if (!s) s = tokenizer_open(&t, g, &e);
     if (!s && !text) s = cmd_read_all(file ? file : "-", &data, &bytes, &e);
     if (!s) s = cmd_encode(t, text ? text : data ? data : "", bytes, &ids, &e);
-    rc = s ? cmd_fail(&e) : (json ? print_json(&ids) : print_lines(t, &ids)) ? EXIT_FAILED : EXIT_DONE;
+    rc = s                                                  ? cmd_fail(&e)
+         : (json ? print_json(&ids) : print_lines(t, &ids)) ? EXIT_FAILED
+                                                            : EXIT_DONE;
     token_ids_free(&ids);
     tokenizer_close(t);
     gguf_close(g);

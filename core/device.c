@@ -69,8 +69,9 @@ int32_t device_describe(const plugin *p, uint32_t index, const fak_setting *set,
     terminate(info);
     if (s) return s;
     if (info->kind < FAK_CPU || info->kind > FAK_REMOTE)
-        return status_set(e, STATUS_REFUSED, "backend %s: device %" PRIu32 " is of unknown kind %" PRIu32,
-                          p->name, index, info->kind);
+        return status_set(e, STATUS_REFUSED,
+                          "backend %s: device %" PRIu32 " is of unknown kind %" PRIu32, p->name,
+                          index, info->kind);
     return FAK_OK;
 }
 
@@ -86,8 +87,7 @@ static const char *caps_liar(const device *d)
         return "caps liar: FusedAttn and the op table disagree";
     if (!(caps & FAK_CAP_FUSED_FFN) != (device_find_op(d, FAK_OP_FFN, &entry) != 0))
         return "caps liar: FusedFFN and the op table disagree";
-    if (caps & FAK_CAP_DEVICE_MEMORY && view)
-        return "caps liar: DeviceMemory, and yet a host view";
+    if (caps & FAK_CAP_DEVICE_MEMORY && view) return "caps liar: DeviceMemory, and yet a host view";
     if (caps & FAK_CAP_COLLECTIVE) return "caps liar: collectives are reserved in 1.0";
     return NULL;
 }
@@ -95,17 +95,19 @@ static const char *caps_liar(const device *d)
 static const char *unknown_bits(const device *d)
 {
     const fak_opened *f = &d->facts;
-    const uint32_t caps = 2 * FAK_CAP_COLLECTIVE - 1,
-                   numerics = FAK_ACT_F32 | FAK_ACT_Q8 | FAK_ACT_F16 | FAK_BATCH_INVARIANT |
-                              FAK_DETERMINISTIC;
+    const uint32_t caps = 2 * FAK_CAP_COLLECTIVE - 1, numerics = FAK_ACT_F32 | FAK_ACT_Q8 |
+                                                                 FAK_ACT_F16 | FAK_BATCH_INVARIANT |
+                                                                 FAK_DETERMINISTIC;
     if (f->klass > FAK_REFERENCE) return "an unknown class";
     if (f->caps & ~caps || f->numerics & ~numerics) return "unknown caps or numerics";
     if (f->caps & ~d->api.caps || f->numerics & ~d->api.numerics ||
         f->upload_dtypes & ~d->api.upload_dtypes)
         return "an open device offers more than its backend";
-    if (!(f->numerics & (FAK_ACT_F32 | FAK_ACT_Q8 | FAK_ACT_F16))) return "no activation mode at all";
+    if (!(f->numerics & (FAK_ACT_F32 | FAK_ACT_Q8 | FAK_ACT_F16)))
+        return "no activation mode at all";
     if (f->ops && (!f->op || f->op_stride < sizeof(fak_op_entry))) return "its op table is not one";
-    if (f->bounds && (!f->bound || f->bound_stride < sizeof(fak_bound))) return "its bounds are not";
+    if (f->bounds && (!f->bound || f->bound_stride < sizeof(fak_bound)))
+        return "its bounds are not";
     if (!f->ops && !(f->caps & FAK_CAP_GRAPH_COMPILE)) return "it has neither ops nor run";
     return NULL;
 }
@@ -124,8 +126,8 @@ static const char *bad_entry(const device *d)
     return NULL;
 }
 
-int32_t device_open(device *d, const plugin *p, uint32_t index, const fak_setting *set, uint32_t sets,
-                    fak_error *e)
+int32_t device_open(device *d, const plugin *p, uint32_t index, const fak_setting *set,
+                    uint32_t sets, fak_error *e)
 {
     const fak_opened *theirs = NULL;
     fak_error told = {0};
@@ -133,7 +135,8 @@ int32_t device_open(device *d, const plugin *p, uint32_t index, const fak_settin
     uint32_t count = device_count(p, set, sets, e);
     if (!count) return STATUS_REFUSED;
     if (index >= count)
-        return status_set(e, STATUS_REFUSED, "backend %s has %" PRIu32 " device%s; there is no number %" PRIu32,
+        return status_set(e, STATUS_REFUSED,
+                          "backend %s has %" PRIu32 " device%s; there is no number %" PRIu32,
                           p->name, count, count == 1 ? "" : "s", index);
     int32_t s = device_describe(p, index, set, sets, &d->info, e);
     if (s) return s;

@@ -13,12 +13,14 @@ enum {
     SHIFTED = SCALED | 1u << FAK_ZEROS
 };
 
+/* clang-format off */
 static const dtype_info table[] = {
     {FAK_F32, "f32", 1, 4, PLAIN},     {FAK_F16, "f16", 1, 2, PLAIN},
     {FAK_BF16, "bf16", 1, 2, PLAIN},   {FAK_I32, "i32", 1, 4, 1u << FAK_NATIVE},
     {FAK_Q8_0, "q8_0", 32, 34, SCALED}, {FAK_Q4_0, "q4_0", 32, 18, SCALED},
     {FAK_Q4_1, "q4_1", 32, 20, SHIFTED},
 };
+/* clang-format on */
 
 const dtype_info *dtype_find(uint32_t id)
 {
@@ -206,8 +208,8 @@ static void encode_q4_0(const float *x, uint8_t *block)
     float d = extreme / -8, inverse = d != 0 ? 1 / d : 0;
     store_f16(block, d);
     for (int i = 0; i < 16; i++)
-        block[2 + i] = (uint8_t)(nibble(x[i] * inverse + 8.5f) |
-                                 nibble(x[16 + i] * inverse + 8.5f) << 4);
+        block[2 + i] =
+            (uint8_t)(nibble(x[i] * inverse + 8.5f) | nibble(x[16 + i] * inverse + 8.5f) << 4);
 }
 
 static void encode_q4_1(const float *x, uint8_t *block)

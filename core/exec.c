@@ -20,7 +20,8 @@ static int32_t find_calls(exec *x, fak_error *e)
         fak_op_entry entry;
         if (compiled(p, side)) continue;
         if (device_find_op(p->side[side], p->op[i].id, &entry))
-            return status_set(e, FAK_E_UNSUPPORTED, "backend %s took op %" PRIu32 " (%s) and has no function",
+            return status_set(e, FAK_E_UNSUPPORTED,
+                              "backend %s took op %" PRIu32 " (%s) and has no function",
                               p->side[side]->from->name, i, ops_name(p->op[i].id));
         x->call[i] = entry.call;
     }
@@ -29,7 +30,8 @@ static int32_t find_calls(exec *x, fak_error *e)
 
 int32_t exec_open(exec *x, program *p, fak_error *e)
 {
-    uint64_t widest = 1, rows = p->limits.rows > p->limits.wanted ? p->limits.rows : p->limits.wanted;
+    uint64_t widest = 1,
+             rows = p->limits.rows > p->limits.wanted ? p->limits.rows : p->limits.wanted;
     *x = (exec){.p = p};
     for (uint32_t i = 0; p->holes && i < p->values; i++)
         if (p->value[i].kind >= FAK_ACT && p->value[i].cols > widest) widest = p->value[i].cols;
@@ -59,8 +61,9 @@ static int32_t fetch(exec *x, enum program_side side, uint32_t value, uint32_t r
     int32_t s = api->read(x->p->handle[side], value, 0, rows, dst, &ticket, e);
     if (s || !ticket) return s;
     if (!api->wait)
-        return status_set(e, FAK_E_PROGRAM, "backend %s answered ticket %" PRIu64 " and has no wait",
-                          api->name, ticket);
+        return status_set(e, FAK_E_PROGRAM,
+                          "backend %s answered ticket %" PRIu64 " and has no wait", api->name,
+                          ticket);
     do s = api->wait(x->p->handle[side], ticket, FAK_FOREVER, e);
     while (s == FAK_PENDING);
     return s;

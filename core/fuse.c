@@ -13,7 +13,8 @@ fuse_mask fuse_offered(const fak_op_entry *op, uint32_t ops, uint32_t stride)
         fak_op_entry entry;
         fak_get(&entry, sizeof entry, op, stride, i);
         for (uint32_t r = 0; ops_row(r); r++)
-            if (ops_row(r)->parts && ops_row(r)->id == entry.id && entry.revision >= 1) mask |= 1u << r;
+            if (ops_row(r)->parts && ops_row(r)->id == entry.id && entry.revision >= 1)
+                mask |= 1u << r;
     }
     return mask;
 }
@@ -123,8 +124,11 @@ static void match_all(fuser *u, const op_info *info, fuse_mask bit, const plan *
 static int fuser_init(fuser *u, const fak_plan *p)
 {
     size_t ops = (size_t)p->ops.count + 1;
-    *u = (fuser){.p = p, .uses = calloc((size_t)p->values.count + 1, 4), .segment = calloc(ops, 4),
-                 .length = calloc(ops, 4), .claimed = calloc(ops, 1),
+    *u = (fuser){.p = p,
+                 .uses = calloc((size_t)p->values.count + 1, 4),
+                 .segment = calloc(ops, 4),
+                 .length = calloc(ops, 4),
+                 .claimed = calloc(ops, 1),
                  .fused = calloc(ops, sizeof(fak_op))};
     if (!u->uses || !u->segment || !u->length || !u->claimed || !u->fused) return -1;
     for (uint32_t i = 0; i < p->ops.count; i++) {
@@ -210,7 +214,8 @@ int32_t fuse_plan(plan *to, const plan *from, fuse_mask offered, const fuse_mask
     }
     for (uint32_t i = 0; !s && d.ops < p->ops.count && i < d.repeats; i++) {
         fak_error unlike;
-        if (plan_check_repeat(to->block, &d.repeat[i], &unlike)) { /* fused differently: no repeat */
+        if (plan_check_repeat(to->block, &d.repeat[i],
+                              &unlike)) { /* fused differently: no repeat */
             plan_free(to);
             d.repeats = 0;
             s = plan_pack(to, &d, e);

@@ -49,85 +49,6 @@ typedef struct reader { /* where we are, for reading and for sentences */
     gguf_string name; /* data NULL while it is not known */
 } reader;
 
-/* The only place that reads more than one byte.  bytes 1..8. */
-static uint64_t get_number(const uint8_t *p, uint32_t bytes)
-{
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < bytes; i++) n |= (uint64_t)p[i] << 8 * i;
-    return n;
-}
-
-static uint32_t get_u32(const uint8_t *p)
-{
-    return (uint32_t)get_number(p, 4);
-}
-
-static uint64_t get_u64(const uint8_t *p)
-{
-    return get_number(p, 8);
-}
-
-/* ---- types ----------------------------------------------------------------------------------- */
-
-static const struct {
-    const char *name;
-    uint32_t bytes; /* 0: not fixed */
-} value_types[] = {
-    [GGUF_U8] = {"u8", 1},   [GGUF_I8] = {"i8", 1},     [GGUF_U16] = {"u16", 2},
-    [GGUF_I16] = {"i16", 2}, [GGUF_U32] = {"u32", 4},   [GGUF_I32] = {"i32", 4},
-    [GGUF_F32] = {"f32", 4}, [GGUF_BOOL] = {"bool", 1}, [GGUF_STRING] = {"string", 0},
-    [GGUF_U64] = {"u64", 8}, [GGUF_I64] = {"i64", 8},   [GGUF_ARRAY] = {"array", 0},
-    [GGUF_F64] = {"f64", 8},
-};
-
-enum {
-    VALUE_TYPES = sizeof value_types / sizeof *value_types,
-    SIGNED_TYPES = 1 << GGUF_I8 | 1 << GGUF_I16 | 1 << GGUF_I32 | 1 << GGUF_I64,
-    INTEGER_TYPES = SIGNED_TYPES | 1 << GGUF_U8 | 1 << GGUF_U16 | 1 << GGUF_U32 | 1 << GGUF_U64,
-    FLOAT_TYPES = 1 << GGUF_F32 | 1 << GGUF_F64
-};
-
-static const struct ggml_type {
-    const char *name; /* NULL: a number that ggml has withdrawn or not given out */
-    uint32_t block, block_bytes, dtype;
-} ggml_types[] = {
-    /* clang-format off */
-    [0] = {"F32", 1, 4, FAK_F32},        [1] = {"F16", 1, 2, FAK_F16},
-    [2] = {"Q4_0", 32, 18, FAK_Q4_0},    [3] = {"Q4_1", 32, 20, FAK_Q4_1},
-    [6] = {"Q5_0", 32, 22, FAK_Q5_0},    [7] = {"Q5_1", 32, 24, FAK_Q5_1},
-    [8] = {"Q8_0", 32, 34, FAK_Q8_0},    [9] = {"Q8_1", 32, 36, 0},
-    [10] = {"Q2_K", 256, 84, 0},         [11] = {"Q3_K", 256, 110, 0},
-    [12] = {"Q4_K", 256, 144, FAK_Q4_K}, [13] = {"Q5_K", 256, 176, FAK_Q5_K},
-    [14] = {"Q6_K", 256, 210, FAK_Q6_K}, [15] = {"Q8_K", 256, 292, 0},
-    [16] = {"IQ2_XXS", 256, 66, 0},      [17] = {"IQ2_XS", 256, 74, 0},
-    [18] = {"IQ3_XXS", 256, 98, 0},      [19] = {"IQ1_S", 256, 50, 0},
-    [20] = {"IQ4_NL", 32, 18, 0},        [21] = {"IQ3_S", 256, 110, 0},
-    [22] = {"IQ2_S", 256, 82, 0},        [23] = {"IQ4_XS", 256, 136, 0},
-    [24] = {"I8", 1, 1, FAK_I8},         [25] = {"I16", 1, 2, 0},
-    [26] = {"I32", 1, 4, FAK_I32},       [27] = {"I64", 1, 8, 0},
-    [28] = {"F64", 1, 8, 0},             [29] = {"IQ1_M", 256, 56, 0},
-    [30] = {"BF16", 1, 2, FAK_BF16},     [34] = {"TQ1_0", 256, 54, 0},
-    [35] = {"TQ2_0", 256, 66, 0},        [39] = {"MXFP4", 32, 17, 0},
-    /* clang-format on */
-};
-
-static const struct ggml_type *ggml_type_find(uint32_t id)
-{
-    if (id >= sizeof ggml_types / sizeof *ggml_types) return NULL;
-    return ggml_types[id].name ? &ggml_types[id] : NULL;
-}
-
-const char *gguf_ggml_type_name(uint32_t ggml_type)
-{
-    const struct ggml_type *type = ggml_type_find(ggml_type);
-    return type ? type->name : "?";
-}
-
-const char *gguf_type_name(uint32_t type)
-{
-    return type < VALUE_TYPES ? value_types[type].name : "?";
-}
-
 /* ---- sentences ------------------------------------------------------------------------------- */
 
 /* s in printable ASCII, other bytes as \xNN, cut with "..." to fit; returns dst. */
@@ -191,14 +112,14 @@ static const uint8_t *take(reader *r, uint64_t bytes)
 static int32_t read_u32(reader *r, uint32_t *out)
 {
     const uint8_t *at = take(r, 4);
-    if (at) *out = get_u32(at);
+    if (at) *out = gguf_read_u32(at);
     return at ? 0 : STATUS_BAD_FILE;
 }
 
 static int32_t read_u64(reader *r, uint64_t *out)
 {
     const uint8_t *at = take(r, 8);
-    if (at) *out = get_u64(at);
+    if (at) *out = gguf_read_u64(at);
     return at ? 0 : STATUS_BAD_FILE;
 }
 
@@ -230,7 +151,7 @@ static int32_t read_name(reader *r, const char *kind, uint32_t index, gguf_strin
 static int32_t skip_values(reader *r, uint32_t type, uint64_t count)
 {
     const uint8_t *p = r->g->map.data + r->at;
-    uint32_t bytes = value_types[type].bytes;
+    uint32_t bytes = gguf_type_bytes(type);
     gguf_string s;
     int32_t rc = 0;
     if (count > left(r) / (bytes ? bytes : 8)) /* the least that a string has */
@@ -260,8 +181,8 @@ static int32_t read_value(reader *r, uint32_t index, gguf_value *v)
         if (type == GGUF_ARRAY) return bad(r, "is an array of arrays, which is not supported");
         v->element = type;
     }
-    if (type >= VALUE_TYPES)
-        return bad(r, "has the unknown type %" PRIu32 "; 0 to %d are known", type, VALUE_TYPES - 1);
+    if (type >= GGUF_TYPES)
+        return bad(r, "has the unknown type %" PRIu32 "; 0 to %d are known", type, GGUF_TYPES - 1);
     v->data = r->g->map.data + r->at;
     return skip_values(r, type, v->count);
 }
@@ -327,14 +248,14 @@ static int32_t read_header(gguf *g, reader *r)
     if (memcmp(p, "GGUF", 4))
         return bad(r, "not a GGUF file: it starts with %02x %02x %02x %02x, not 47 47 55 46", p[0],
                    p[1], p[2], p[3]);
-    g->version = get_u32(p + 4);
+    g->version = gguf_read_u32(p + 4);
     if (g->version && !(g->version & 0xffff))
         return bad(r, "written in the other byte order (version %08" PRIx32 "), not supported",
                    g->version);
     if (g->version < 2 || g->version > 3)
         return bad(r, "GGUF version %" PRIu32 " is not supported; 2 and 3 are", g->version);
-    tensors = get_u64(p + 8);
-    values = get_u64(p + 16);
+    tensors = gguf_read_u64(p + 8);
+    values = gguf_read_u64(p + 16);
     r->at = HEADER_BYTES;
     if (values > left(r) / VALUE_BYTES_MIN || values > UINT32_MAX)
         return bad(r, "%" PRIu64 " keys cannot be in %" PRIu64 " bytes", values, bytes);
@@ -363,13 +284,14 @@ static int32_t read_values(gguf *g, reader *r)
 /* In the data section.  read_tensor has checked that it is there: name, dims, dim[], type, it. */
 static uint64_t tensor_offset(const gguf_tensor *t)
 {
-    return get_u64((const uint8_t *)t->name.data + t->name.bytes + 4 + 8 * (size_t)t->dims + 4);
+    return gguf_read_u64((const uint8_t *)t->name.data + t->name.bytes + 4 + 8 * (size_t)t->dims +
+                         4);
 }
 
 /* Finds a tensor's dtype, bytes and data; the data section starts at byte data_at of the file. */
 static int32_t place_tensor(reader *r, uint64_t data_at, uint64_t alignment, gguf_tensor *t)
 {
-    const struct ggml_type *type = ggml_type_find(t->ggml_type);
+    const gguf_ggml_type *type = gguf_find_ggml_type(t->ggml_type);
     uint64_t file_bytes = r->g->map.bytes, offset = tensor_offset(t);
     uint64_t room = file_bytes > data_at ? file_bytes - data_at : 0;
     r->name = t->name;
@@ -434,7 +356,7 @@ static int32_t read_alignment(reader *r, uint64_t *out)
     const gguf_value *v = get(r->g, "general.alignment", 1u << GGUF_U32, "u32", r, &rc);
     *out = ALIGNMENT_DEFAULT;
     if (!v) return rc < 0 ? rc : 0;
-    *out = get_u32(v->data);
+    *out = gguf_read_u32(v->data);
     if (!*out || *out & (*out - 1) || *out > ALIGNMENT_MAX)
         return bad(r, "is %" PRIu64 "; a power of two up to %d is needed", *out, ALIGNMENT_MAX);
     return 0;
@@ -558,62 +480,13 @@ const gguf_tensor *gguf_find_tensor(const gguf *g, const char *name)
     return find(g->name_order, g->tensor_count, name);
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
-gguf_string gguf_next_string(const uint8_t **at)
-{
-    gguf_string s = {(const char *)*at + 8, get_u64(*at)};
-    *at += 8 + s.bytes;
-    return s;
-}
-
-int gguf_string_is(gguf_string s, const char *text)
-{
-    return s.bytes == strlen(text) && !memcmp(s.data, text, (size_t)s.bytes);
-}
-
-/* The bits of element i, sign-extended to 64 where the type is signed. */
-static uint64_t element_bits(const gguf_value *v, uint64_t i, uint32_t *type)
-{
-    uint32_t bytes;
-    uint64_t bits, sign;
-    *type = v->type == GGUF_ARRAY ? v->element : v->type;
-    bytes = value_types[*type].bytes;
-    assert(i < v->count && bytes);
-    bits = get_number(v->data + i * bytes, bytes);
-    sign = SIGNED_TYPES >> *type & 1 ? UINT64_C(1) << (8 * bytes - 1) : 0;
-    return (bits ^ sign) - sign;
-}
-
-double gguf_number(const gguf_value *v, uint64_t i)
-{
-    uint32_t type;
-    uint64_t bits = element_bits(v, i, &type);
-    uint32_t bits32 = (uint32_t)bits;
-    float f;
-    double d;
-    memcpy(&f, &bits32, sizeof f);
-    memcpy(&d, &bits, sizeof d);
-    if (type == GGUF_F32) return (double)f;
-    if (type == GGUF_F64) return d;
-    return SIGNED_TYPES >> type & 1 ? (double)(int64_t)bits : (double)bits;
-}
-
-int64_t gguf_integer(const gguf_value *v, uint64_t i)
-{
-    uint32_t type;
-    uint64_t bits = element_bits(v, i, &type);
-    double x;
-    if (!(FLOAT_TYPES >> type & 1)) return (int64_t)bits;
-    x = gguf_number(v, i);
-    return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : 0;
-}
+/* ---- typed getters --------------------------------------------------------------------------- */
 
 int32_t gguf_get_u32(const gguf *g, const char *key, uint32_t *out, fak_error *e)
 {
     reader r = {.e = e};
     int32_t rc;
-    const gguf_value *v = get(g, key, INTEGER_TYPES, "an integer", &r, &rc);
+    const gguf_value *v = get(g, key, GGUF_INTEGER_TYPES, "an integer", &r, &rc);
     int64_t n;
     if (!v) return rc;
     n = gguf_integer(v, 0);
@@ -629,7 +502,7 @@ int32_t gguf_get_f32(const gguf *g, const char *key, float *out, fak_error *e)
 {
     reader r = {.e = e};
     int32_t rc;
-    const gguf_value *v = get(g, key, FLOAT_TYPES, "a float", &r, &rc);
+    const gguf_value *v = get(g, key, GGUF_FLOAT_TYPES, "a float", &r, &rc);
     double x;
     if (!v) return rc;
     x = gguf_number(v, 0);

@@ -4,23 +4,10 @@
  * Read-only after gguf_open: any thread. */
 #ifndef GGUF_H
 #define GGUF_H
+#include "gguf_format.h"
 #include "status.h"
 
 typedef struct gguf gguf;
-
-typedef struct gguf_string { const char *data; uint64_t bytes; } gguf_string; /* not terminated */
-
-enum gguf_type { /* of metadata values, the format's numbers */
-    GGUF_U8 = 0, GGUF_I8 = 1, GGUF_U16 = 2, GGUF_I16 = 3, GGUF_U32 = 4, GGUF_I32 = 5, GGUF_F32 = 6,
-    GGUF_BOOL = 7, GGUF_STRING = 8, GGUF_ARRAY = 9, GGUF_U64 = 10, GGUF_I64 = 11, GGUF_F64 = 12
-};
-
-typedef struct gguf_value { /* one metadata entry */
-    gguf_string key;
-    uint32_t type, element; /* enum gguf_type; element type when type is GGUF_ARRAY */
-    uint64_t count;         /* elements of an array, else 1 */
-    const uint8_t *data;    /* first element, as it lies in the file */
-} gguf_value;
 
 typedef struct gguf_tensor {
     gguf_string name;
@@ -46,8 +33,6 @@ const gguf_tensor *gguf_tensor_at(const gguf *g, uint32_t i);
 
 const gguf_value *gguf_find(const gguf *g, const char *key);           /* NULL when absent */
 const gguf_tensor *gguf_find_tensor(const gguf *g, const char *name);  /* NULL when absent */
-const char *gguf_ggml_type_name(uint32_t ggml_type);                   /* "Q4_1", "?" */
-const char *gguf_type_name(uint32_t type);                             /* "u32", "?" */
 
 /* Typed getters.  FAK_OK; 1 when the key is absent (then *out is untouched); STATUS_BAD_FILE with a
  * sentence when the type is wrong or the number does not fit.  Any integer type is an integer. */
@@ -58,13 +43,4 @@ int32_t gguf_get_string(const gguf *g, const char *key, gguf_string *out, fak_er
 /* An array whose elements are of that type; count 0 is fine. */
 int32_t gguf_get_array(const gguf *g, const char *key, uint32_t element, const gguf_value **out,
                        fak_error *e);
-
-/* Element i < count of an array of strings: linear in i once, so walk with the cursor:
- * `const uint8_t *at = v->data; for (...) s = gguf_next_string(&at);` */
-gguf_string gguf_next_string(const uint8_t **at);
-/* Element i of an array (or the value itself, i = 0) of integers, bools or floats.  As an integer a
- * U64 keeps its bits (cast it back), a float is cut to an integer, and 0 where that cannot fit. */
-int64_t gguf_integer(const gguf_value *v, uint64_t i);
-double gguf_number(const gguf_value *v, uint64_t i);
-int gguf_string_is(gguf_string s, const char *text); /* equal bytes */
 #endif

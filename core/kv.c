@@ -32,17 +32,13 @@ int32_t kv_take(kv *k, uint32_t *slot, fak_error *e)
     return status_set(e, FAK_E_KV_FULL, "all %" PRIu32 " sequences are in use", k->slots);
 }
 
-/* The sides that hold kv, one after another, until one fails. */
-#define EACH_SIDE(k, side, s)                                                                      \
-    for (uint32_t side = 0; !s && side < SIDES; side++)                                               \
-        if ((k)->p->holds_kv[side])
-
 int32_t kv_give(kv *k, uint32_t slot, fak_error *e)
 {
     int32_t s = FAK_OK;
     assert(slot < k->slots && k->used[slot]);
-    EACH_SIDE (k, side, s) {
+    for (uint32_t side = 0; !s && side < SIDES; side++) {
         const device *d = k->p->side[side];
+        if (!k->p->holds_kv[side]) continue;
         if (d->api.kv_trim) s = d->api.kv_trim(k->p->handle[side], slot, 0, e);
     }
     k->used[slot] = 0;
@@ -66,8 +62,9 @@ int32_t kv_clone(kv *k, uint32_t from, uint32_t length, uint32_t *slot, fak_erro
     assert(k->used[from] && length <= k->length[from]);
     int32_t s = kv_take(k, slot, e);
     if (s) return s;
-    EACH_SIDE (k, side, s) {
+    for (uint32_t side = 0; !s && side < SIDES; side++) {
         const device *d = k->p->side[side];
+        if (!k->p->holds_kv[side]) continue;
         s = d->api.kv_clone ? d->api.kv_clone(k->p->handle[side], *slot, from, length, e)
                             : status_set(e, FAK_E_UNSUPPORTED, "backend %s cannot clone a sequence",
                                          d->from->name);
@@ -83,12 +80,13 @@ int32_t kv_evict(kv *k, uint32_t slot, uint32_t first, uint32_t count, fak_error
 {
     int32_t s = FAK_OK;
     assert(k->used[slot] && first <= k->length[slot] && count <= k->length[slot] - first);
-    EACH_SIDE (k, side, s)
-        if (!k->p->side[side]->api.kv_evict)
-            s = status_set(e, FAK_E_UNSUPPORTED, "backend %s cannot evict from a sequence",
-                           k->p->side[side]->from->name);
-    EACH_SIDE (k, side, s)
-    { /* the backend's length may be longer than ours after a truncation */
+    for (uint32_t side = 0; side < SIDES; side++)
+        if (k->p->holds_kv[side] && !k->p->side[side]->api.kv_evict)
+            return status_set(e, FAK_E_UNSUPPORTED, "backend %s cannot evict from a sequence",
+                              k->p->side[side]->from->name);
+    for (uint32_t side = 0; !s && side < SIDES; side++) {
+        if (!k->p->holds_kv[side]) continue;
+        /* the backend's length may be longer than ours after a truncation */
         const fak_backend *api = &k->p->side[side]->api;
         if (api->kv_trim) s = api->kv_trim(k->p->handle[side], slot, k->length[slot], e);
         if (!s) s = api->kv_evict(k->p->handle[side], slot, first, count, e);

@@ -15,7 +15,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(int, char **, const environment *);
-    } command[] = {{"run", cmd_run}, {"backends", cmd_backends}, {"inspect", cmd_inspect},
+    } command[] = {{"run", cmd_run},
+                   {"backends", cmd_backends},
+                   {"inspect", cmd_inspect},
                    {"tokenize", cmd_tokenize}};
     environment env = {port_environment("FAK_PLUGIN_PATH"), port_environment("FAK_BACKEND")};
     signal(SIGINT, interrupt);
@@ -29,7 +31,7 @@ int main(int argc, char **argv)
         if (!strcmp(argv[1], command[i].name)) return command[i].run(argc - 1, argv + 1, &env);
     if (argv[1][0] == '-') return cmd_run(argc, argv, &env);
     fak_error e;
-    status_set(&e, STATUS_REFUSED, "unknown command \"%.60s\"; there are: backends, inspect, tokenize",
-               argv[1]);
+    status_set(&e, STATUS_REFUSED,
+               "unknown command \"%.60s\"; there are: backends, inspect, tokenize", argv[1]);
     return cmd_fail(&e);
 }

@@ -9,9 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAYERS_MAX = 4096, WIDTH_MAX = 1 << 20, CONTEXT_MAX = 1 << 20,
-       CONTEXT_DEFAULT = 4096, HEAD_DIM_MAX = 1024,
-       PER_LAYER = MODEL_ROLES - MODEL_ATTN_NORM };
+enum {
+    LAYERS_MAX = 4096,
+    WIDTH_MAX = 1 << 20,
+    CONTEXT_MAX = 1 << 20,
+    CONTEXT_DEFAULT = 4096,
+    HEAD_DIM_MAX = 1024,
+    PER_LAYER = MODEL_ROLES - MODEL_ATTN_NORM
+};
 
 uint32_t model_weight(const model *m, enum model_role role, uint32_t layer)
 {
@@ -43,8 +48,9 @@ static int32_t number(const model *m, const gguf *g, const char *what, uint32_t 
     if (s == 1 && fallback < low)
         return status_set(e, STATUS_BAD_FILE, "%s: the key %s is missing", gguf_path(g), key);
     if (*out < low || *out > high)
-        return status_set(e, STATUS_BAD_FILE, "%s: %s is %" PRIu32 "; fak takes %" PRIu32 " to %" PRIu32,
-                          gguf_path(g), key, *out, low, high);
+        return status_set(e, STATUS_BAD_FILE,
+                          "%s: %s is %" PRIu32 "; fak takes %" PRIu32 " to %" PRIu32, gguf_path(g),
+                          key, *out, low, high);
     return FAK_OK;
 }
 
@@ -68,13 +74,14 @@ static int32_t read_architecture(model *m, const gguf *g, fak_error *e)
     int32_t rc = gguf_get_string(g, "general.architecture", &s, e);
     if (rc < 0) return rc;
     if (rc == 1)
-        return status_set(e, STATUS_BAD_FILE,
-                          "%s: no general.architecture: not a language model", gguf_path(g));
+        return status_set(e, STATUS_BAD_FILE, "%s: no general.architecture: not a language model",
+                          gguf_path(g));
     snprintf(m->architecture, sizeof m->architecture, "%.*s", (int)(s.bytes < 31 ? s.bytes : 31),
              s.data);
     if (strcmp(m->architecture, "llama"))
-        return status_set(e, STATUS_BAD_FILE, "%s: architecture \"%s\" is not supported; fak runs: llama",
-                          gguf_path(g), m->architecture);
+        return status_set(e, STATUS_BAD_FILE,
+                          "%s: architecture \"%s\" is not supported; fak runs: llama", gguf_path(g),
+                          m->architecture);
     s = (gguf_string){"", 0};
     rc = gguf_get_string(g, "general.name", &s, e);
     if (rc < 0) return rc;
@@ -100,17 +107,21 @@ static int32_t read_shape(model *m, const gguf *g, uint32_t context, fak_error *
         (s = number(m, g, "rope.dimension_count", 2, m->head_dim, m->head_dim, &m->rot_dim, e)))
         return s;
     m->rope_theta = (double)theta;
-    m->context = context ? context : m->context_max < CONTEXT_DEFAULT ? m->context_max : CONTEXT_DEFAULT;
+    m->context = context                            ? context
+                 : m->context_max < CONTEXT_DEFAULT ? m->context_max
+                                                    : CONTEXT_DEFAULT;
     if (m->heads % m->kv_heads)
-        return status_set(e, STATUS_BAD_FILE, "%s: %" PRIu32 " heads are no multiple of %" PRIu32
-                          " kv heads", gguf_path(g), m->heads, m->kv_heads);
+        return status_set(e, STATUS_BAD_FILE,
+                          "%s: %" PRIu32 " heads are no multiple of %" PRIu32 " kv heads",
+                          gguf_path(g), m->heads, m->kv_heads);
     if (m->rot_dim % 2)
         return status_set(e, STATUS_BAD_FILE, "%s: %" PRIu32 " rotary dimensions are not even",
                           gguf_path(g), m->rot_dim);
     uint32_t most = m->context_max < CONTEXT_MAX ? m->context_max : CONTEXT_MAX;
     if (m->context > most)
-        return status_set(e, STATUS_REFUSED, "a context of %" PRIu32 " is asked for; %s takes %" PRIu32,
-                          m->context, gguf_path(g), most);
+        return status_set(e, STATUS_REFUSED,
+                          "a context of %" PRIu32 " is asked for; %s takes %" PRIu32, m->context,
+                          gguf_path(g), most);
     return FAK_OK;
 }
 
@@ -144,16 +155,24 @@ static int32_t add_tensor(model *m, const gguf *g, const char *name, uint32_t ro
     if (t->dim[0] != cols || t->dim[1] != rows || t->dim[2] != 1 || t->dim[3] != 1)
         return status_set(e, STATUS_BAD_FILE,
                           "%s: tensor %s is %" PRIu64 " x %" PRIu64 "; the model needs %" PRIu32
-                          " x %" PRIu32, gguf_path(g), name, t->dim[0], t->dim[1], cols, rows);
+                          " x %" PRIu32,
+                          gguf_path(g), name, t->dim[0], t->dim[1], cols, rows);
     if (!dtype_row_bytes(t->dtype, cols) || !dtype_form_bytes(t->dtype, FAK_AS_F32, cols))
         return status_set(e, STATUS_BAD_FILE, "%s: tensor %s is %s, which fak cannot compute with",
                           gguf_path(g), name, gguf_ggml_type_name(t->ggml_type));
-    weight w = {.dtype = rows == 1 ? FAK_F32 : dtype ? dtype : t->dtype, .rows = rows,
-                .cols = cols, .head_dim = m->head_dim, .rot_dim = rot_dim, .tensor = t};
+    weight w = {.dtype = rows == 1 ? FAK_F32
+                         : dtype   ? dtype
+                                   : t->dtype,
+                .rows = rows,
+                .cols = cols,
+                .head_dim = m->head_dim,
+                .rot_dim = rot_dim,
+                .tensor = t};
     if (!dtype_row_bytes(w.dtype, cols))
         return status_set(e, STATUS_REFUSED,
                           "%s: tensor %s has rows of %" PRIu32 "; %s needs a multiple of %" PRIu32,
-                          gguf_path(g), name, cols, dtype_name(w.dtype), dtype_find(w.dtype)->block);
+                          gguf_path(g), name, cols, dtype_name(w.dtype),
+                          dtype_find(w.dtype)->block);
     snprintf(w.name, sizeof w.name, "%s", name);
     if (dtype_find(w.dtype)->block > 1) m->blocks = 1;
     *index = m->weights.count;
@@ -167,13 +186,19 @@ static int32_t add_rope(model *m, fak_error *e)
     if (!table) return status_memory(e, "the rope table", bytes);
     rope_table(m->context, m->rot_dim, m->rope_theta, table);
     m->index[MODEL_ROPE] = m->weights.count;
-    return weights_add(&m->weights, &(weight){.name = "rope", .dtype = FAK_F32, .rows = m->context,
-                                              .cols = m->rot_dim, .made = table}, e);
+    return weights_add(&m->weights,
+                       &(weight){.name = "rope",
+                                 .dtype = FAK_F32,
+                                 .rows = m->context,
+                                 .cols = m->rot_dim,
+                                 .made = table},
+                       e);
 }
 
 static int32_t add_layer(model *m, const gguf *g, uint32_t layer, uint32_t dtype, fak_error *e)
 {
     uint32_t D = m->width, F = m->ffn, Q = m->heads * m->head_dim, K = m->kv_heads * m->head_dim;
+    /* clang-format off */
     const struct { enum model_role role; const char *name; uint32_t rows, cols, rot; } part[] = {
         {MODEL_ATTN_NORM, "attn_norm", 1, D, 0}, {MODEL_Q, "attn_q", Q, D, m->rot_dim},
         {MODEL_K, "attn_k", K, D, m->rot_dim},   {MODEL_V, "attn_v", K, D, 0},
@@ -181,6 +206,7 @@ static int32_t add_layer(model *m, const gguf *g, uint32_t layer, uint32_t dtype
         {MODEL_GATE, "ffn_gate", F, D, 0},       {MODEL_UP, "ffn_up", F, D, 0},
         {MODEL_DOWN, "ffn_down", D, F, 0},
     };
+    /* clang-format on */
     for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
         char name[64];
         snprintf(name, sizeof name, "blk.%" PRIu32 ".%s.bias", layer, part[i].name);
@@ -204,15 +230,17 @@ static int32_t add_all(model *m, const gguf *g, uint32_t dtype, fak_error *e)
     m->vocab = embed && embed->dim[1] < UINT32_MAX / 2 ? (uint32_t)embed->dim[1] : 0;
     m->tied = !gguf_find_tensor(g, "output.weight");
     if ((s = add_tensor(m, g, "token_embd.weight", m->vocab, m->width, dtype, 0,
-                        &m->index[MODEL_EMBED], e)) || (s = add_rope(m, e)))
+                        &m->index[MODEL_EMBED], e)) ||
+        (s = add_rope(m, e)))
         return s;
     for (uint32_t l = 0; !s && l < m->layers; l++) s = add_layer(m, g, l, dtype, e);
     if (s || (s = add_tensor(m, g, "output_norm.weight", 1, m->width, dtype, 0,
                              &m->index[MODEL_OUT_NORM], e)))
         return s;
     m->index[MODEL_HEAD] = m->index[MODEL_EMBED];
-    return m->tied ? FAK_OK : add_tensor(m, g, "output.weight", m->vocab, m->width, dtype, 0,
-                                         &m->index[MODEL_HEAD], e);
+    return m->tied ? FAK_OK
+                   : add_tensor(m, g, "output.weight", m->vocab, m->width, dtype, 0,
+                                &m->index[MODEL_HEAD], e);
 }
 
 int32_t model_open(model *m, const gguf *g, uint32_t dtype, uint32_t context, fak_error *e)

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+/* clang-format off */
 #define FIELD(name, is_float) {#name, offsetof(fak_op, name), is_float}
 const op_param op_params[OP_PARAMS] = {
     FIELD(heads, 0),  FIELD(kv_heads, 0), FIELD(head_dim, 0), FIELD(rot_dim, 0), FIELD(window, 0),
@@ -55,6 +56,7 @@ static const op_info table[] = {
     {FAK_OP_ROPE_APPEND, "rope_append", "q k v tab > y", 4, 4, 1, ROPE | APPEND, 2,
      {{FAK_OP_ROPE, {0, 3, NO, NO}, 0}, {FAK_OP_KV_APPEND, {1, 2, 3, NO}, NO}}},
 };
+/* clang-format on */
 enum { ROWS = sizeof table / sizeof *table };
 
 const op_info *ops_row(uint32_t i)
@@ -105,8 +107,8 @@ uint32_t ops_expand(const fak_op *fused, const uint32_t temp[OP_PARTS], fak_op o
         if (absent) continue;
         for (uint32_t j = 0; j < OP_PARAMS; j++)
             if (core->params >> j & 1)
-                memcpy((char *)&o + op_params[j].offset,
-                       (const char *)fused + op_params[j].offset, 4);
+                memcpy((char *)&o + op_params[j].offset, (const char *)fused + op_params[j].offset,
+                       4);
         written[k] = part->out == OP_ABSENT ? temp[k] : fused->out[part->out];
         if (core->outputs) o.out[0] = written[k];
         out[n++] = o;

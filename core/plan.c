@@ -20,8 +20,10 @@ static uint32_t weight_of(builder *b, enum model_role role)
 {
     uint32_t index = model_weight(b->m, role, b->layer);
     const weight *w = &b->m->weights.at[index];
-    fak_value v = {.kind = role == MODEL_ROPE ? FAK_CONST : FAK_WEIGHT, .dtype = w->dtype,
-                   .rows = w->rows, .cols = w->cols};
+    fak_value v = {.kind = role == MODEL_ROPE ? FAK_CONST : FAK_WEIGHT,
+                   .dtype = w->dtype,
+                   .rows = w->rows,
+                   .cols = w->cols};
     return plan_add_value(&b->draft, &v, index);
 }
 
@@ -32,7 +34,9 @@ static uint32_t op(builder *b, fak_op o)
     o.revision = 1;
     o.layer = b->layer;
     if (ops_find(o.id)->outputs && !d->failed) {
-        fak_value y = {.kind = FAK_ACT, .dtype = FAK_F32, .rows = ops_out_rows(&o, d->value),
+        fak_value y = {.kind = FAK_ACT,
+                       .dtype = FAK_F32,
+                       .rows = ops_out_rows(&o, d->value),
                        .cols = ops_out_cols(&o, d->value)};
         o.out[0] = plan_add_value(d, &y, FAK_NO_INDEX);
     }

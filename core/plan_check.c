@@ -102,6 +102,7 @@ static int32_t check_shapes(const fak_op *o, const fak_value *v, uint32_t i, fak
     const fak_value *a = &v[o->in[0]], *b = &v[o->in[1]], *y = &v[o->out[0]];
     uint32_t group = o->group ? o->group : a->cols;
     int ok = 1;
+    /* clang-format off */
     switch (o->id) {
     case FAK_OP_EMBED: ok = a->kind == FAK_WEIGHT; break;
     case FAK_OP_RMSNORM: ok = same_shape(b, 1, group) && a->cols % group == 0; break;
@@ -121,6 +122,7 @@ static int32_t check_shapes(const fak_op *o, const fak_value *v, uint32_t i, fak
     case FAK_OP_TAKE_ROWS: ok = a->rows == FAK_STEP_ROWS; break;
     default: break;
     }
+    /* clang-format on */
     if (ok && o->out[0]) ok = same_shape(y, ops_out_rows(o, v), ops_out_cols(o, v));
     return ok ? FAK_OK : bad(e, i, "an op whose operands' shapes disagree", i, o->id);
 }
@@ -134,7 +136,8 @@ static int32_t check_op(const fak_plan *p, uint32_t i, fak_value *value, uint8_t
     int32_t s;
     if (!info) return bad(e, i, "an op of unknown id", i, o.id);
     if (o.revision != 1) return bad(e, i, "an op of unknown revision", i, o.revision);
-    int uses_kv = o.id == FAK_OP_KV_APPEND || o.id == FAK_OP_ATTENTION || o.id == FAK_OP_ROPE_APPEND;
+    int uses_kv = o.id == FAK_OP_KV_APPEND || o.id == FAK_OP_ATTENTION ||
+                  o.id == FAK_OP_ROPE_APPEND;
     if (o.layer >= p->layers && (o.layer != FAK_NO_INDEX || uses_kv))
         return bad(e, i, "an op of a layer that is not there", o.layer, p->layers);
     if ((s = check_params(info, &o, i, e)) || (s = check_operands(p, info, &o, i, written, e)))
@@ -144,7 +147,8 @@ static int32_t check_op(const fak_plan *p, uint32_t i, fak_value *value, uint8_t
     if (!n) part[n++] = o;
     for (uint32_t k = 0; !s && k < n; k++) {
         if (part[k].out[0] >= p->values.count)
-            value[part[k].out[0]] = (fak_value){.kind = FAK_ACT, .dtype = FAK_F32,
+            value[part[k].out[0]] = (fak_value){.kind = FAK_ACT,
+                                                .dtype = FAK_F32,
                                                 .rows = ops_out_rows(&part[k], value),
                                                 .cols = ops_out_cols(&part[k], value)};
         s = check_shapes(&part[k], value, i, e);
@@ -212,7 +216,8 @@ static int32_t check_tail(const fak_plan *p, uint32_t i, uint32_t next, fak_valu
         t.ops > p->ops.count - t.first)
         return bad(e, FAK_NO_INDEX, "a tail outside the ops", t.first, t.ops);
     int32_t s = FAK_OK;
-    for (uint32_t j = t.first; !s && j < t.first + t.ops; j++) s = check_op(p, j, value, written, e);
+    for (uint32_t j = t.first; !s && j < t.first + t.ops; j++)
+        s = check_op(p, j, value, written, e);
     if (!s && (t.out >= p->values.count || plan_value(p, t.out).kind != FAK_OUT || !written[t.out]))
         s = bad(e, t.out, "a tail without its output", i, t.out);
     return s;

@@ -11,6 +11,7 @@
 static const char *const kinds[] = {"unused", "weight", "const", "act", "out"};
 static const char *const wants[] = {"none", "logits", "argmax"};
 
+/* clang-format off */
 typedef struct field { const char *name; uint32_t offset, is_float; } field;
 #define VALUE_FIELD(name, is_float) {#name, offsetof(fak_value, name), is_float}
 static const field value_fields[] = {
@@ -18,6 +19,7 @@ static const field value_fields[] = {
     VALUE_FIELD(quant_bits, 0), VALUE_FIELD(quant_signed, 0), VALUE_FIELD(quant_zero, 0),
     VALUE_FIELD(quant_scale_dtype, 0), VALUE_FIELD(quant_act_scale, 1),
 };
+/* clang-format on */
 enum { VALUE_FIELDS = sizeof value_fields / sizeof *value_fields };
 
 /* ---- printing ---- */
@@ -111,7 +113,8 @@ void plan_print(const fak_plan *p, FILE *out, int flags, const char *(*name)(voi
             print_value(p, out, i, name ? name(self, i) : NULL);
     for (uint32_t i = 0; i < p->repeats.count; i++) {
         fak_repeat r = plan_repeat(p, i);
-        fprintf(out, "repeat first %" PRIu32 " ops %" PRIu32 " times %" PRIu32 " stride %" PRIu32 "\n",
+        fprintf(out,
+                "repeat first %" PRIu32 " ops %" PRIu32 " times %" PRIu32 " stride %" PRIu32 "\n",
                 r.first, r.ops, r.times, r.stride);
     }
     for (uint32_t i = 0; i < p->ops.count; i++) {
@@ -153,7 +156,8 @@ static int32_t take_u32(reader *r, const char *word, uint32_t *out)
     char *end = NULL;
     errno = 0;
     unsigned long long n = word && *word >= '0' && *word <= '9' ? strtoull(word, &end, 10) : 0;
-    if (!end || *end || errno || n > UINT32_MAX) return complain(r, "not a number:", word ? word : "");
+    if (!end || *end || errno || n > UINT32_MAX)
+        return complain(r, "not a number:", word ? word : "");
     *out = (uint32_t)n;
     return FAK_OK;
 }
@@ -233,7 +237,8 @@ static int32_t read_value(reader *r)
         int i = 0;
         while (i < VALUE_FIELDS && strcmp(value_fields[i].name, word)) i++;
         if (i == VALUE_FIELDS) return complain(r, "an unknown field:", word);
-        s = take_word(r, next(r), (int)value_fields[i].is_float, (char *)&v + value_fields[i].offset);
+        s = take_word(r, next(r), (int)value_fields[i].is_float,
+                      (char *)&v + value_fields[i].offset);
         if (s) return s;
     }
     if (id >= r->draft.values) return complain(r, "a value beyond the header's count", NULL);
@@ -288,7 +293,8 @@ static int32_t read_repeat(reader *r)
     fak_repeat x;
     const char *const key[] = {"first", "ops", "times", "stride"};
     uint32_t *const out[] = {&x.first, &x.ops, &x.times, &x.stride};
-    if (d->repeats == sizeof d->repeat / sizeof *d->repeat) return complain(r, "too many repeats", NULL);
+    if (d->repeats == sizeof d->repeat / sizeof *d->repeat)
+        return complain(r, "too many repeats", NULL);
     int32_t s = take_keys(r, key, out, 4);
     if (!s) d->repeat[d->repeats++] = x;
     return s;
@@ -309,8 +315,11 @@ static int32_t read_tail(reader *r)
 
 static int32_t read_line(reader *r)
 {
-    static const struct { const char *word; int32_t (*read)(reader *); } line[] = {
-        {"plan", read_header}, {"value", read_value}, {"op", read_op},
+    static const struct {
+        const char *word;
+        int32_t (*read)(reader *);
+    } line[] = {
+        {"plan", read_header},   {"value", read_value}, {"op", read_op},
         {"repeat", read_repeat}, {"tail", read_tail},
     };
     char *comment = strchr(r->line, ';');

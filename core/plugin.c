@@ -69,7 +69,8 @@ static int32_t append_file(plugins *all, const char *path, const char *name, fak
     const plugin *first = plugins_find(all, name); /* read before the list moves */
     char by[sizeof first->why] = "";
     if (first)
-        snprintf(by, sizeof by, "shadowed by %.200s", first->path ? first->path : "the one linked in");
+        snprintf(by, sizeof by, "shadowed by %.200s",
+                 first->path ? first->path : "the one linked in");
     plugin *p = append(all, name, e);
     if (!p) return FAK_E_MEMORY;
     if (first) p->state = PLUGIN_SHADOWED;
@@ -93,13 +94,17 @@ static int32_t append_only(plugins *all, const char *file, fak_error *e)
 int32_t plugins_open(plugins *all, const char *only_file, const char *plugin_path,
                      const plugin_host *host, fak_error *e)
 {
-    *all = (plugins){.host = {.struct_size = sizeof(fak_host), .abi_minor = FAK_ABI_MINOR,
-                              .backend_minor_min = PLUGIN_BACKEND_MINOR_MIN, .self = host->self,
+    *all = (plugins){.host = {.struct_size = sizeof(fak_host),
+                              .abi_minor = FAK_ABI_MINOR,
+                              .backend_minor_min = PLUGIN_BACKEND_MINOR_MIN,
+                              .self = host->self,
                               .log = host->log ? host->log : no_log,
                               .progress = host->progress ? host->progress : no_progress,
-                              .cache_get = no_cache_get, .cache_put = no_cache_put,
+                              .cache_get = no_cache_get,
+                              .cache_put = no_cache_put,
                               .get_ext = no_ext}};
-    int32_t s = only_file ? append_only(all, only_file, e) : search_run(&all->found, plugin_path, e);
+    int32_t s = only_file ? append_only(all, only_file, e)
+                          : search_run(&all->found, plugin_path, e);
     for (const plugin_static *p = plugin_statics; !s && p->name; p++) s = append_linked(all, p, e);
     for (uint32_t i = 0; !s && i < all->found.files; i++)
         s = append_file(all, all->found.file[i].path, all->found.file[i].name, e);
@@ -171,7 +176,8 @@ static const char *missing_slot(const fak_backend *b)
     if (!b->ops && !b->run) return "it has neither ops nor run";
     if (b->options && (!b->option || b->option_stride < sizeof(fak_option)))
         return "its option table is not one";
-    if (!(b->caps & FAK_CAP_GRAPH_COMPILE) != !b->run) return "caps liar: GraphCompile and run disagree";
+    if (!(b->caps & FAK_CAP_GRAPH_COMPILE) != !b->run)
+        return "caps liar: GraphCompile and run disagree";
     if (!(b->caps & FAK_CAP_ASYNC) != !b->wait) return "caps liar: Async and wait disagree";
     return NULL;
 }

@@ -48,7 +48,8 @@ static int32_t prepare_side(program *p, enum program_side side, uint32_t flags, 
         return s;
     }
     if (!handle && !(flags & FAK_DRY_RUN))
-        return status_set(e, FAK_E_PROGRAM, "backend %s: prepare answered no program", d->from->name);
+        return status_set(e, FAK_E_PROGRAM, "backend %s: prepare answered no program",
+                          d->from->name);
     return FAK_OK;
 }
 
@@ -90,7 +91,8 @@ static int32_t ask(program *p, uint32_t flags, fak_error *e)
         for (uint32_t i = 0; i < p->ops; i++)
             verdict[i] = !p->withheld[p->fused.origin[i]] &&
                                  device_offers(p->side[SIDE_DEVICE], &p->op[i])
-                             ? FAK_TAKEN : FAK_HOST;
+                             ? FAK_TAKEN
+                             : FAK_HOST;
         int32_t s = prepare_side(p, SIDE_DEVICE, flags, e);
         if (s) return s;
         for (uint32_t i = 0; i < p->ops; i++) {
@@ -143,7 +145,8 @@ static int32_t settle(program *p, uint32_t flags, fak_error *e)
     s = prepare_side(p, SIDE_HOST, flags, e);
     for (uint32_t i = 0; !s && i < p->ops; i++)
         if (program_side_of(p, i) == SIDE_HOST && p->verdict[SIDE_HOST][i] != FAK_TAKEN)
-            s = status_set(e, FAK_E_UNSUPPORTED, "op %" PRIu32 " (%s) is taken by neither %s nor %s", i,
+            s = status_set(e, FAK_E_UNSUPPORTED,
+                           "op %" PRIu32 " (%s) is taken by neither %s nor %s", i,
                            ops_name(p->op[i].id), p->side[SIDE_DEVICE]->from->name,
                            p->side[SIDE_HOST]->from->name);
     return s;
@@ -189,8 +192,8 @@ void program_close(program *p)
     release(p);
     plan_free(&p->base);
     plan_free(&p->fused);
-    void *own[] = {p->op, p->value, p->refused, p->withheld, p->verdict[SIDE_DEVICE],
-                   p->verdict[SIDE_HOST]};
+    void *own[] = {
+        p->op, p->value, p->refused, p->withheld, p->verdict[SIDE_DEVICE], p->verdict[SIDE_HOST]};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) free(own[i]);
     *p = (program){0};
 }
@@ -215,8 +218,11 @@ static uint32_t needed(const program *p, enum program_side side, uint32_t *id, u
 
 static int32_t load_sides(program *p, weights_progress *progress, void *self, fak_error *e)
 {
-    weights_source source = {.table = &p->m->weights, .index = p->fused.weight, .values = p->values,
-                             .progress = progress, .progress_self = self};
+    weights_source source = {.table = &p->m->weights,
+                             .index = p->fused.weight,
+                             .values = p->values,
+                             .progress = progress,
+                             .progress_self = self};
     fak_source api;
     uint32_t *id = malloc(p->values * sizeof *id);
     uint8_t *seen = malloc(p->values);

@@ -8,7 +8,9 @@
 
 void progress_start(progress *p, const char *what, uint64_t total, int quiet)
 {
-    *p = (progress){.what = what, .total = total ? total : 1, .start = port_seconds(),
+    *p = (progress){.what = what,
+                    .total = total ? total : 1,
+                    .start = port_seconds(),
                     .on = !quiet && isatty(STDERR_FILENO)};
 }
 

@@ -257,7 +257,8 @@ void ref_kv_evict(const ref_kv *kv, const fak_op *o, uint32_t slot, uint32_t fir
 {
     for (uint32_t pos = first; pos + count < len; pos++) {
         size_t to = kv_index(kv, o->layer, slot, pos), from = to + (size_t)count * kv->width;
-        memcpy(kv_row(kv, kv->v, to), kv_row(kv, kv->v, from), dtype_row_bytes(kv->dtype, kv->width));
+        memcpy(kv_row(kv, kv->v, to), kv_row(kv, kv->v, from),
+               dtype_row_bytes(kv->dtype, kv->width));
         append(kv, o, to, kv->raw + from, NULL, tab + (size_t)pos * o->rot_dim);
     }
 }
@@ -270,7 +271,8 @@ static const float *kv_rows(const ref_kv *kv, void *base, size_t at, uint32_t ro
     if (kv->dtype == FAK_F32) return (const float *)base + at;
     *stride = d;
     for (uint32_t r = 0; r < rows; r++)
-        dtype_decode_row(kv->dtype, d, kv_row(kv, base, at + (size_t)r * kv->width), buffer + r * d);
+        dtype_decode_row(kv->dtype, d, kv_row(kv, base, at + (size_t)r * kv->width),
+                         buffer + r * d);
     return buffer;
 }
 
@@ -284,8 +286,8 @@ static float scores(const ref_heads *h, const ref_kv *kv, size_t head, uint32_t 
     for (uint32_t t = from; t < end; t += KEYS) {
         uint32_t n = end - t < KEYS ? end - t : KEYS;
         size_t stride;
-        const float *k = kv_rows(kv, kv->k, head + (size_t)t * kv->width, n, h->head_dim, buffer,
-                                 &stride);
+        const float *k =
+            kv_rows(kv, kv->k, head + (size_t)t * kv->width, n, h->head_dim, buffer, &stride);
         float s[KEYS] = {0};
         if (n == KEYS)
             for (uint32_t i = 0; i < h->head_dim; i++)
@@ -303,8 +305,8 @@ static float scores(const ref_heads *h, const ref_kv *kv, size_t head, uint32_t 
     return most;
 }
 
-void ref_attention(const ref_heads *h, const ref_kv *kv, uint32_t layer, uint32_t slot, uint32_t pos,
-                   const float *q, float *y, float *scratch)
+void ref_attention(const ref_heads *h, const ref_kv *kv, uint32_t layer, uint32_t slot,
+                   uint32_t pos, const float *q, float *y, float *scratch)
 {
     uint32_t d = h->head_dim, end = pos + 1;
     uint32_t from = h->window && end > h->window ? end - h->window : 0;
@@ -315,7 +317,8 @@ void ref_attention(const ref_heads *h, const ref_kv *kv, uint32_t layer, uint32_
         for (uint32_t c = 0; c < d; c++) y[c] = 0;
         for (uint32_t t = from; t < end; t++) {
             size_t stride;
-            const float *v = kv_rows(kv, kv->v, head + (size_t)t * kv->width, 1, d, scratch, &stride);
+            const float *v =
+                kv_rows(kv, kv->v, head + (size_t)t * kv->width, 1, d, scratch, &stride);
             float p = ref_exp(score[t - from] - m);
             l = l + p;
             for (uint32_t c = 0; c < d; c++) y[c] = y[c] + p * v[c];
@@ -356,7 +359,8 @@ static void embed(const ref_memory *m, const fak_op *o, uint32_t r)
     float *y = row(m, o->out[0], r);
     if (token < w->rows)
         dtype_decode_row(w->dtype, w->cols,
-                         (const char *)m->at[o->in[0]] + token * dtype_row_bytes(w->dtype, w->cols), y);
+                         (const char *)m->at[o->in[0]] + token * dtype_row_bytes(w->dtype, w->cols),
+                         y);
     for (uint32_t i = 0; token >= w->rows && i < w->cols; i++) y[i] = float_of(0x7fc00000u);
 }
 
@@ -364,8 +368,8 @@ static void embed(const ref_memory *m, const fak_op *o, uint32_t r)
 static void row_op(const ref_memory *m, const fak_op *o, uint32_t r)
 {
     uint32_t y = o->out[0], cols = m->value[y].cols, in_cols = m->value[o->in[0]].cols, best;
-    const float *a = o->in[0] && o->id != FAK_OP_TAKE_ROWS && o->id != FAK_OP_EMBED
-                         ? row(m, o->in[0], r) : NULL;
+    const float *a =
+        o->in[0] && o->id != FAK_OP_TAKE_ROWS && o->id != FAK_OP_EMBED ? row(m, o->in[0], r) : NULL;
     float *out = row(m, y, r);
     switch (o->id) {
     case FAK_OP_EMBED:
@@ -446,7 +450,8 @@ static uint32_t expand(const fak_op *op, fak_value *value, uint32_t values, fak_
     uint32_t n = ops_expand(op, temp, part);
     for (uint32_t k = 0; k < n; k++)
         if (part[k].out[0] >= values)
-            value[part[k].out[0]] = (fak_value){.kind = FAK_ACT, .dtype = FAK_F32,
+            value[part[k].out[0]] = (fak_value){.kind = FAK_ACT,
+                                                .dtype = FAK_F32,
                                                 .rows = ops_out_rows(&part[k], value),
                                                 .cols = ops_out_cols(&part[k], value)};
     return n;

@@ -84,7 +84,7 @@ static int32_t add_path(search *s, const char *path, fak_error *e)
     while (!rc && path) {
         const char *end = strchr(path, ':');
         size_t n = end ? (size_t)(end - path) : strlen(path);
-        const char *why = n == 0             ? "an empty entry of FAK_PLUGIN_PATH"
+        const char *why = n == 0           ? "an empty entry of FAK_PLUGIN_PATH"
                           : path[0] != '/' ? "FAK_PLUGIN_PATH takes absolute folders only"
                                            : "";
         rc = add_folder(s, path, n, why, e);

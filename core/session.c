@@ -17,11 +17,17 @@ static fak_limits limits_of(const model *m, const device *dev, const session_opt
     uint32_t rows = at_least(o->rows, 128), wanted = at_least(o->wanted, 1);
     if (rows > context) rows = context;
     if (wanted > rows) wanted = rows;
-    return (fak_limits){
-        .struct_size = sizeof(fak_limits), .numerics = at_least(o->act, program_default_act(m, dev)),
-        .rows = rows, .wanted = wanted, .spans = slots, .slots = slots, .context = context,
-        .kv_tokens = slots * context, .kv_dtype = at_least(o->kv_dtype, FAK_F32),
-        .step_bytes = step_bytes(rows, wanted, slots), .steps = 1};
+    return (fak_limits){.struct_size = sizeof(fak_limits),
+                        .numerics = at_least(o->act, program_default_act(m, dev)),
+                        .rows = rows,
+                        .wanted = wanted,
+                        .spans = slots,
+                        .slots = slots,
+                        .context = context,
+                        .kv_tokens = slots * context,
+                        .kv_dtype = at_least(o->kv_dtype, FAK_F32),
+                        .step_bytes = step_bytes(rows, wanted, slots),
+                        .steps = 1};
 }
 
 int32_t session_open(session *s, const model *m, device *dev, device *host,
@@ -31,7 +37,8 @@ int32_t session_open(session *s, const model *m, device *dev, device *host,
     *s = (session){.m = m};
     fak_limits limits = limits_of(m, dev, options);
     if (limits.context > m->context)
-        return status_set(e, STATUS_REFUSED, "a context of %" PRIu32 "; the model was opened for %" PRIu32,
+        return status_set(e, STATUS_REFUSED,
+                          "a context of %" PRIu32 "; the model was opened for %" PRIu32,
                           limits.context, m->context);
     int32_t rc = program_prepare(&s->program, dev, host, m, &limits, options->flags, e);
     if (rc || (rc = program_load(&s->program, progress, self, e)) ||
@@ -59,8 +66,13 @@ static int32_t feed_step(session *s, uint32_t slot, const uint32_t *id, uint32_t
                          uint32_t wanted, uint32_t want, void *out, fak_error *e)
 {
     fak_span span = {.slot = slot, .rows = rows, .first = s->kv.length[slot]};
-    step_spec spec = {.want = wanted ? want : FAK_WANT_NONE, .rows = rows, .wanted = wanted,
-                      .spans = 1, .token = id, .wanted_row = s->row + (rows - wanted), .span = &span};
+    step_spec spec = {.want = wanted ? want : FAK_WANT_NONE,
+                      .rows = rows,
+                      .wanted = wanted,
+                      .spans = 1,
+                      .token = id,
+                      .wanted_row = s->row + (rows - wanted),
+                      .span = &span};
     int32_t rc = exec_step(&s->exec, step_write(s->step, &spec), out, e);
     if (!rc) kv_extend(&s->kv, slot, rows);
     return rc;
@@ -72,12 +84,14 @@ int32_t session_feed(session *s, uint32_t slot, const uint32_t *id, uint32_t cou
     const fak_limits *limits = &s->program.limits;
     uint32_t width = want == FAK_WANT_LOGITS ? s->m->vocab : 1, most = limits->rows;
     if (count > s->kv.context - s->kv.length[slot])
-        return status_set(e, FAK_E_KV_FULL, "%" PRIu32 " tokens after %" PRIu32 "; context is %" PRIu32,
-                          count, s->kv.length[slot], s->kv.context);
+        return status_set(e, FAK_E_KV_FULL,
+                          "%" PRIu32 " tokens after %" PRIu32 "; context is %" PRIu32, count,
+                          s->kv.length[slot], s->kv.context);
     for (uint32_t i = 0; i < count; i++)
         if (id[i] >= s->m->vocab)
-            return status_set(e, FAK_E_ARGUMENT, "token id %" PRIu32 "; the vocabulary has %" PRIu32,
-                              id[i], s->m->vocab);
+            return status_set(e, FAK_E_ARGUMENT,
+                              "token id %" PRIu32 "; the vocabulary has %" PRIu32, id[i],
+                              s->m->vocab);
     if (all && limits->wanted < most) most = limits->wanted;
     for (uint32_t done = 0, rows; done < count; done += rows) {
         rows = count - done < most ? count - done : most;

@@ -11,7 +11,8 @@ uint32_t step_bytes(uint32_t rows, uint32_t wanted, uint32_t spans)
 const fak_step *step_write(void *block, const step_spec *s)
 {
     uint32_t tokens = s->flags & FAK_TOKENS_FROM_ARGMAX ? 0 : s->rows;
-    fak_step step = {.struct_size = sizeof step, .rows = s->rows, .want = s->want, .flags = s->flags};
+    fak_step step = {
+        .struct_size = sizeof step, .rows = s->rows, .want = s->want, .flags = s->flags};
     step.token = (fak_array){sizeof step, tokens, 4};
     step.wanted = (fak_array){step.token.offset + tokens * 4, s->wanted, 4};
     step.span = (fak_array){step.wanted.offset + s->wanted * 4, s->spans, sizeof *s->span};

@@ -41,7 +41,8 @@ static const void *native_row(const weights_source *s, const weight *w, uint32_t
 {
     if (!w->tensor) return w->made + (size_t)r * w->cols;
     uint32_t from = w->tensor->dtype;
-    const uint8_t *src = w->tensor->data + weights_source_row(w, r) * dtype_row_bytes(from, w->cols);
+    const uint8_t *src =
+        w->tensor->data + weights_source_row(w, r) * dtype_row_bytes(from, w->cols);
     if (from == w->dtype && dtype_find(from)->block > 1) return src;
     memcpy(s->row, src, (size_t)dtype_row_bytes(from, w->cols)); /* the file need not be aligned */
     if (from == w->dtype) return s->row;
@@ -65,7 +66,8 @@ static int32_t read_rows(void *self, uint32_t value, uint32_t form, uint32_t fir
     if (first > w->rows || rows > w->rows - first || dst_bytes != rows * row_bytes)
         return status_set(e, FAK_E_ARGUMENT,
                           "weight \"%s\": rows %" PRIu32 "+%" PRIu32 " of %" PRIu32 " into %" PRIu64
-                          " bytes", w->name, first, rows, w->rows, dst_bytes);
+                          " bytes",
+                          w->name, first, rows, w->rows, dst_bytes);
     for (uint32_t r = 0; r < rows; r++)
         dtype_serve_row(w->dtype, form, w->cols, native_row(s, w, first + r),
                         (char *)dst + r * row_bytes);

@@ -15,6 +15,7 @@ int32_t cpu_ref_fail(fak_error *e, int32_t code, uint32_t index, const char *sen
     return code;
 }
 
+/* clang-format off */
 #define ENTRY(id) {FAK_OP_##id, 1, cpu_ref_op}
 static const fak_op_entry table[] = {
     ENTRY(EMBED), ENTRY(RMSNORM), ENTRY(MATMUL), ENTRY(ADD_BIAS), ENTRY(ROPE), ENTRY(KV_APPEND),
@@ -31,11 +32,14 @@ enum {
     UPLOAD = 1 << FAK_F32 | 1 << FAK_F16 | 1 << FAK_BF16 | 1 << FAK_Q8_0 | 1 << FAK_Q4_0 |
              1 << FAK_Q4_1
 };
+/* clang-format on */
 
 #define OPENED(op_count, cap_bits)                                                                 \
-    {.struct_size = sizeof(fak_opened), .klass = FAK_REFERENCE, .caps = cap_bits,                  \
-     .numerics = NUMERICS, .upload_dtypes = UPLOAD, .ops = op_count,                               \
-     .op_stride = sizeof(fak_op_entry), .op = table}
+    {                                                                                              \
+        .struct_size = sizeof(fak_opened), .klass = FAK_REFERENCE, .caps = cap_bits,               \
+        .numerics = NUMERICS, .upload_dtypes = UPLOAD, .ops = op_count,                            \
+        .op_stride = sizeof(fak_op_entry), .op = table                                             \
+    }
 static const fak_opened opened[2] = {OPENED(CORE_OPS, CAPS), OPENED(ALL_OPS, CAPS_FUSED)};
 
 static const fak_option options[] = {
@@ -45,9 +49,11 @@ static const fak_option options[] = {
 static int32_t device_info(uint32_t index, const fak_setting *set, uint32_t n, fak_device_info *out,
                            fak_error *e)
 {
-    fak_device_info info = {.kind = FAK_CPU, .id = "cpu:ref", .name = "reference", .tier = "scalar"};
+    fak_device_info info = {
+        .kind = FAK_CPU, .id = "cpu:ref", .name = "reference", .tier = "scalar"};
     (void)set, (void)n;
-    if (index) return cpu_ref_fail(e, FAK_E_ARGUMENT, FAK_NO_INDEX, "there is one device, number 0");
+    if (index)
+        return cpu_ref_fail(e, FAK_E_ARGUMENT, FAK_NO_INDEX, "there is one device, number 0");
     fak_put(out, &info, sizeof info);
     return FAK_OK;
 }
@@ -56,7 +62,8 @@ static int32_t open_device(uint32_t index, const fak_setting *set, uint32_t n, f
                            const fak_opened **facts, fak_error *e)
 {
     int fused = 0;
-    if (index) return cpu_ref_fail(e, FAK_E_ARGUMENT, FAK_NO_INDEX, "there is one device, number 0");
+    if (index)
+        return cpu_ref_fail(e, FAK_E_ARGUMENT, FAK_NO_INDEX, "there is one device, number 0");
     for (uint32_t i = 0; i < n; i++) {
         if (strcmp(set[i].name, "fused"))
             return cpu_ref_fail(e, FAK_E_ARGUMENT, i, "unknown option; it has: fused");
@@ -85,15 +92,35 @@ static const void *get_ext(fak_device *d, const char *name)
 }
 
 static const fak_backend backend = {
-    .struct_size = sizeof backend, .abi_minor = FAK_ABI_MINOR, .caps = CAPS_FUSED,
-    .numerics = NUMERICS, .upload_dtypes = UPLOAD, .options = sizeof options / sizeof *options,
-    .option_stride = sizeof *options, .ops = ALL_OPS, .op_stride = sizeof *table,
-    .name = "cpu-ref", .version = "0.1.0", .vendor = "fak", .option = options, .op = table,
-    .device_info = device_info, .open = open_device, .close = close_device,
-    .prepare = cpu_ref_prepare, .release = cpu_ref_release, .load = cpu_ref_load,
-    .unload = cpu_ref_unload, .begin = cpu_ref_begin, .read = cpu_ref_read,
-    .write = cpu_ref_write, .kv_clone = cpu_ref_kv_clone, .kv_trim = cpu_ref_kv_trim,
-    .kv_evict = cpu_ref_kv_evict, .kv_read = cpu_ref_kv_read, .kv_write = cpu_ref_kv_write,
+    .struct_size = sizeof backend,
+    .abi_minor = FAK_ABI_MINOR,
+    .caps = CAPS_FUSED,
+    .numerics = NUMERICS,
+    .upload_dtypes = UPLOAD,
+    .options = sizeof options / sizeof *options,
+    .option_stride = sizeof *options,
+    .ops = ALL_OPS,
+    .op_stride = sizeof *table,
+    .name = "cpu-ref",
+    .version = "0.1.0",
+    .vendor = "fak",
+    .option = options,
+    .op = table,
+    .device_info = device_info,
+    .open = open_device,
+    .close = close_device,
+    .prepare = cpu_ref_prepare,
+    .release = cpu_ref_release,
+    .load = cpu_ref_load,
+    .unload = cpu_ref_unload,
+    .begin = cpu_ref_begin,
+    .read = cpu_ref_read,
+    .write = cpu_ref_write,
+    .kv_clone = cpu_ref_kv_clone,
+    .kv_trim = cpu_ref_kv_trim,
+    .kv_evict = cpu_ref_kv_evict,
+    .kv_read = cpu_ref_kv_read,
+    .kv_write = cpu_ref_kv_write,
     .get_ext = get_ext,
 };
 

@@ -66,12 +66,15 @@ static void judge(const fak_device *d, fak_program *p, uint32_t *verdict)
 
 /* ---- layout: values whose lives do not overlap share a piece of the arena ---- */
 
-typedef struct piece { uint64_t bytes; int busy; } piece;
+typedef struct piece {
+    uint64_t bytes;
+    int busy;
+} piece;
 
 typedef struct layout {
-    uint8_t *touched;   /* [values] by a taken op */
-    uint32_t *last;     /* [values] op that reads it last; never freed when KEEP_ALL or OUT */
-    piece *piece;       /* [values] at most */
+    uint8_t *touched; /* [values] by a taken op */
+    uint32_t *last;   /* [values] op that reads it last; never freed when KEEP_ALL or OUT */
+    piece *piece;     /* [values] at most */
     uint32_t pieces;
 } layout;
 
@@ -101,8 +104,8 @@ static void place(fak_program *p, layout *l, uint32_t id)
     for (uint32_t i = 0; i < l->pieces; i++) {
         if (l->piece[i].busy) continue;
         uint64_t have = l->piece[i].bytes, chosen = best < l->pieces ? l->piece[best].bytes : 0;
-        if (best == l->pieces || (have >= bytes ? chosen < bytes || have < chosen
-                                                : chosen < bytes && have > chosen))
+        if (best == l->pieces ||
+            (have >= bytes ? chosen < bytes || have < chosen : chosen < bytes && have > chosen))
             best = i;
     }
     if (best == l->pieces) l->piece[l->pieces++] = (piece){0};
@@ -145,7 +148,8 @@ static int32_t copy_plan(fak_program *p, const fak_plan *plan)
     p->memory.values = p->values;
     p->memory.value = calloc((size_t)p->values + OP_PARTS, sizeof *p->memory.value);
     p->memory.at = calloc((size_t)p->values + OP_PARTS, sizeof *p->memory.at);
-    if (!p->op || !p->taken || !p->slot_of || !p->memory.value || !p->memory.at) return FAK_E_MEMORY;
+    if (!p->op || !p->taken || !p->slot_of || !p->memory.value || !p->memory.at)
+        return FAK_E_MEMORY;
     for (uint32_t i = 0; i < p->ops; i++) FAK_GET(&p->op[i], plan, ops, i);
     for (uint32_t i = 0; i < p->values; i++) FAK_GET(&p->memory.value[i], plan, values, i);
     for (uint32_t i = 0; i < plan->tails.count; i++) {
@@ -177,8 +181,8 @@ static uint64_t survey(fak_program *p, uint64_t temp_bytes[OP_PARTS])
     for (uint32_t i = 0; i < p->ops; i++) {
         uint32_t temp[OP_PARTS];
         if (!p->taken[i]) continue;
-        uint64_t bytes = ref_op_scratch(&p->op[i], p->memory.value, p->values, rows,
-                                        p->limits.context, temp);
+        uint64_t bytes =
+            ref_op_scratch(&p->op[i], p->memory.value, p->values, rows, p->limits.context, temp);
         if (bytes > scratch) scratch = bytes;
         for (int k = 0; k < OP_PARTS; k++)
             if ((uint64_t)temp[k] * rows * 4 > temp_bytes[k])
@@ -194,7 +198,8 @@ static fak_report report_of(const fak_program *p, const layout *l, uint64_t aren
 {
     const fak_limits *lim = &p->limits;
     fak_report r = {.flags = FAK_EXACT, .shapes = FAK_ANY_SPANS};
-    uint64_t kv = ref_kv_bytes(&p->memory.kv, p->layers), cells = (uint64_t)lim->slots * lim->context;
+    uint64_t kv = ref_kv_bytes(&p->memory.kv, p->layers),
+             cells = (uint64_t)lim->slots * lim->context;
     for (uint32_t i = 0; i < p->values; i++)
         if (l->touched[i] && is_weight(p, i)) r.weight_bytes += value_bytes(p, i);
     r.load_peak_bytes = r.weight_bytes;
@@ -276,8 +281,8 @@ int32_t cpu_ref_prepare(fak_device *d, const fak_plan *plan, const fak_limits *l
         fak_take(&p->limits, sizeof p->limits, limits);
         p->flags = flags;
         p->memory.act_q8 = (p->limits.numerics & FAK_ACT_Q8) != 0;
-        p->memory.kv = (ref_kv){.dtype = p->limits.kv_dtype, .slots = p->limits.slots,
-                                .context = p->limits.context};
+        p->memory.kv = (ref_kv){
+            .dtype = p->limits.kv_dtype, .slots = p->limits.slots, .context = p->limits.context};
         s = check_limits(&p->limits, flags, e);
         if (s) goto out;
         s = copy_plan(p, plan);
@@ -321,9 +326,9 @@ void cpu_ref_release(fak_program *p)
     if (!p) return;
     release_weights(p->weights);
     for (uint32_t k = 0; p->memory.at && k < OP_PARTS; k++) free(p->memory.at[p->values + k]);
-    void *own[] = {p->op, p->taken, p->slot_of, p->arena, p->step, p->length, p->memory.value,
-                   p->memory.at, p->memory.kv.k, p->memory.kv.v, p->memory.kv.raw,
-                   p->memory.scratch};
+    void *own[] = {p->op,          p->taken,       p->slot_of,       p->arena,
+                   p->step,        p->length,      p->memory.value,  p->memory.at,
+                   p->memory.kv.k, p->memory.kv.v, p->memory.kv.raw, p->memory.scratch};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) free(own[i]);
     free(p);
 }
@@ -336,8 +341,9 @@ static int32_t load_one(fak_program *p, uint32_t id, const fak_source *src, fak_
     void *own = lent ? NULL : malloc(bytes);
     if (!lent && !own)
         return cpu_ref_fail(e, FAK_E_MEMORY, id, "not enough host memory for a weight");
-    int32_t s = lent ? FAK_OK : src->read(src->self, id, FAK_NATIVE, 0, p->memory.value[id].rows,
-                                          own, bytes, e);
+    int32_t s =
+        lent ? FAK_OK
+             : src->read(src->self, id, FAK_NATIVE, 0, p->memory.value[id].rows, own, bytes, e);
     if (s) {
         free(own);
         return s;
@@ -348,8 +354,8 @@ static int32_t load_one(fak_program *p, uint32_t id, const fak_source *src, fak_
     return FAK_OK;
 }
 
-int32_t cpu_ref_load(fak_program *p, const uint32_t *value, uint32_t values, const fak_source *theirs,
-                     fak_error *e)
+int32_t cpu_ref_load(fak_program *p, const uint32_t *value, uint32_t values,
+                     const fak_source *theirs, fak_error *e)
 {
     fak_source src;
     fak_take(&src, sizeof src, theirs);

@@ -92,8 +92,8 @@ int32_t cpu_ref_read(fak_program *p, uint32_t value, uint32_t first, uint32_t ro
     return FAK_OK;
 }
 
-int32_t cpu_ref_write(fak_program *p, uint32_t value, uint32_t first, uint32_t rows, const void *src,
-                      fak_error *e)
+int32_t cpu_ref_write(fak_program *p, uint32_t value, uint32_t first, uint32_t rows,
+                      const void *src, fak_error *e)
 {
     uint64_t row_bytes;
     int32_t s = not_here(p, value, e);
@@ -125,7 +125,8 @@ int32_t cpu_ref_kv_clone(fak_program *p, uint32_t to, uint32_t from, uint32_t le
         return cpu_ref_fail(e, FAK_E_ARGUMENT, to, "a clone of itself, or of more than there is");
     uint64_t total = len;
     for (uint32_t i = 0; i < p->limits.slots; i++) total += i == to ? 0 : p->length[i];
-    if (total > p->limits.kv_tokens) return cpu_ref_fail(e, FAK_E_KV_FULL, to, "no kv room for a clone");
+    if (total > p->limits.kv_tokens)
+        return cpu_ref_fail(e, FAK_E_KV_FULL, to, "no kv room for a clone");
     for (uint32_t l = 0; l < p->layers; l++) ref_kv_clone(&p->memory.kv, l, to, from, len);
     p->length[to] = len;
     return FAK_OK;
@@ -189,14 +190,14 @@ int32_t cpu_ref_kv_read(fak_program *p, uint32_t slot, uint32_t layer, uint32_t 
     return s;
 }
 
-int32_t cpu_ref_kv_write(fak_program *p, uint32_t slot, uint32_t layer, uint32_t first, uint32_t len,
-                         const void *k, const void *v, fak_error *e)
+int32_t cpu_ref_kv_write(fak_program *p, uint32_t slot, uint32_t layer, uint32_t first,
+                         uint32_t len, const void *k, const void *v, fak_error *e)
 {
     uint32_t cols;
     int32_t s = kv_range(p, slot, layer, first, len, &cols, e);
     for (uint32_t i = 0; !s && i < len; i++)
-        ref_kv_write(&p->memory.kv, layer, slot, first + i, cols, (const float *)k + (size_t)i * cols,
-                     (const float *)v + (size_t)i * cols);
+        ref_kv_write(&p->memory.kv, layer, slot, first + i, cols,
+                     (const float *)k + (size_t)i * cols, (const float *)v + (size_t)i * cols);
     if (!s && p->length[slot] < first + len) p->length[slot] = first + len;
     return s;
 }
