@@ -4,6 +4,7 @@
 #include "port.h"
 #include "progress.h"
 #include "session.h"
+#include "trace.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -248,7 +249,8 @@ int cmd_run(int argc, char **argv, const environment *env)
                        .self = &r};
     if (!s) s = kv_take(&r.session.kv, &slot, &e);
     if (!s) s = session_generate(&r.session, slot, &r.g, &e);
-    if (s && r.shown_bytes == 0 && r.g.ids.count && !r.json) putchar('\n');
+    if (s == STATUS_NAN) s = trace_nan(&r.session, &r.choice.host, &r.g, &e);
+    if (s && r.g.ids.count && !r.json) putchar('\n');
     rc = s == FAK_E_CANCELLED && cmd_interrupted ? EXIT_INTERRUPTED : s ? cmd_fail(&e) : finish(&r);
     close_all(&r);
     return rc;

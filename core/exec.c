@@ -69,9 +69,15 @@ static int32_t fetch(exec *x, enum program_side side, uint32_t value, uint32_t r
     return s;
 }
 
-static uint32_t rows_of(const exec *x, uint32_t value, const fak_step *step)
+uint32_t exec_rows(const exec *x, uint32_t value, const fak_step *step)
 {
     return x->p->value[value].rows == FAK_WANTED_ROWS ? step->wanted.count : step->rows;
+}
+
+int32_t exec_read(exec *x, uint32_t op, uint32_t value, const fak_step *step, void *dst,
+                  fak_error *e)
+{
+    return fetch(x, program_side_of(x->p, op), value, exec_rows(x, value, step), dst, e);
 }
 
 /* Makes a value's rows present on a side, through host memory. */
@@ -80,7 +86,7 @@ static int32_t bring(exec *x, enum program_side side, uint32_t value, const fak_
 {
     const fak_value *v = &x->p->value[value];
     if (v->kind < FAK_ACT || x->fresh[value] >> side & 1) return FAK_OK;
-    uint32_t rows = rows_of(x, value, step);
+    uint32_t rows = exec_rows(x, value, step);
     int32_t s = fetch(x, side == SIDE_HOST ? SIDE_DEVICE : SIDE_HOST, value, rows, x->bounce, e);
     if (s) return s;
     x->crossed_bytes += (uint64_t)rows * v->cols * 4;
@@ -89,6 +95,16 @@ static int32_t bring(exec *x, enum program_side side, uint32_t value, const fak_
 }
 
 /* ---- ranges ---- */
+
+/* Enqueues ops [first, first + n), whose inputs are there. */
+static int32_t enqueue(exec *x, enum program_side side, uint32_t first, uint32_t n, fak_error *e)
+{
+    fak_program *handle = x->p->handle[side];
+    int32_t s = FAK_OK;
+    if (compiled(x->p, side)) return x->p->side[side]->api.run(handle, first, n, e);
+    for (uint32_t i = first; !s && i < first + n; i++) s = x->call[i](handle, i, e);
+    return s;
+}
 
 /* Runs ops [first, first + n), all of one side. */
 static int32_t run_range(exec *x, enum program_side side, uint32_t first, uint32_t n,
@@ -100,9 +116,7 @@ static int32_t run_range(exec *x, enum program_side side, uint32_t first, uint32
         for (uint32_t j = 0; !s && j < OP_INPUTS; j++) s = bring(x, side, p->op[i].in[j], step, e);
         for (uint32_t j = 0; j < OP_OUTPUTS; j++) x->fresh[p->op[i].out[j]] = (uint8_t)(1u << side);
     }
-    if (!s && compiled(p, side)) s = p->side[side]->api.run(p->handle[side], first, n, e);
-    for (uint32_t i = first; !s && !compiled(p, side) && i < first + n; i++)
-        s = x->call[i](p->handle[side], i, e);
+    if (!s) s = enqueue(x, side, first, n, e);
     x->ranges++;
     x->ops[side] += n;
     return s;
@@ -115,8 +129,9 @@ static int32_t run_ops(exec *x, uint32_t first, uint32_t end, const fak_step *st
     while (!s && first < end) {
         enum program_side side = program_side_of(x->p, first);
         uint32_t n = 1;
-        while (first + n < end && program_side_of(x->p, first + n) == side) n++;
+        while (!x->watch && first + n < end && program_side_of(x->p, first + n) == side) n++;
         s = run_range(x, side, first, n, step, e);
+        if (!s && x->watch) s = x->watch(x->watch_self, x, first, step, e);
         first += n;
     }
     return s;

@@ -11,6 +11,10 @@ typedef struct exec {          /* zero-initialise */
     void *bounce;              /* rows of the widest value that can cross */
     uint64_t ops[SIDES];       /* ops run, fused ones as one */
     uint64_t ranges, crossed_bytes;
+    /* NULL, or called after each op, which is then run alone: the program must be KEEP_ALL.  Not 0 ends
+     * the step with that status. */
+    int32_t (*watch)(void *self, struct exec *x, uint32_t op, const fak_step *step, fak_error *e);
+    void *watch_self;
 } exec;
 
 int32_t exec_open(exec *x, program *p, fak_error *e); /* after program_load */
@@ -19,4 +23,8 @@ void exec_close(exec *x);
 /* Runs the body and the tail that the step wants.  out: the tail's wanted rows, dense (F32 logits
  * [wanted, V], or uint32_t ids), or NULL to leave them.  Returns when out is filled. */
 int32_t exec_step(exec *x, const fak_step *step, void *out, fak_error *e);
+/* Reads the rows of a value that the side of op `op` has just written; for a watch.  Rows of the value in
+ * this step: exec_rows. */
+int32_t exec_read(exec *x, uint32_t op, uint32_t value, const fak_step *step, void *dst, fak_error *e);
+uint32_t exec_rows(const exec *x, uint32_t value, const fak_step *step);
 #endif

@@ -14,5 +14,5 @@ int32_t sampler_pick(const sampler *s, const void *answer, uint32_t *id, fak_err
     (void)s;
     memcpy(id, answer, sizeof *id);
     if (*id != 0xffffffffu) return FAK_OK;
-    return status_set(e, FAK_E_STEP, "the logits hold a NaN: the model or the backend is broken");
+    return status_set(e, STATUS_NAN, "the logits hold a NaN: the model or the backend is broken");
 }

@@ -7,6 +7,6 @@ typedef struct sampler { float temperature; } sampler; /* 0 = greedy, the only o
 
 /* What a step must answer for this sampler: enum fak_want. */
 uint32_t sampler_want(const sampler *s);
-/* The id from that answer.  FAK_E_STEP when the row had a NaN: no id can be trusted. */
+/* The id from that answer.  STATUS_NAN when the row had a NaN. */
 int32_t sampler_pick(const sampler *s, const void *answer, uint32_t *id, fak_error *e);
 #endif
