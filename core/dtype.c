@@ -119,18 +119,17 @@ static void store_f16(uint8_t *p, float x)
 
 /* ---- blocks ---- */
 
-static void codes(uint32_t id, const uint8_t *block, int8_t *q)
+static void codes(uint32_t id, const uint8_t *block, int8_t *restrict q)
 {
+    uint8_t nibbles[16]; /* a copy, so that the compiler knows that q is elsewhere */
     if (id == FAK_Q8_0) {
         memcpy(q, block + 2, 32);
         return;
     }
-    const uint8_t *nibbles = block + (id == FAK_Q4_1 ? 4 : 2);
+    memcpy(nibbles, block + (id == FAK_Q4_1 ? 4 : 2), 16);
     int shift = id == FAK_Q4_0 ? 8 : 0;
-    for (int i = 0; i < 16; i++) {
-        q[i] = (int8_t)((nibbles[i] & 15) - shift);
-        q[16 + i] = (int8_t)((nibbles[i] >> 4) - shift);
-    }
+    for (int i = 0; i < 16; i++) q[i] = (int8_t)((nibbles[i] & 15) - shift);
+    for (int i = 0; i < 16; i++) q[16 + i] = (int8_t)((nibbles[i] >> 4) - shift);
 }
 
 static void decode_block(uint32_t id, const uint8_t *block, float *out)
@@ -244,7 +243,8 @@ void dtype_encode_row(uint32_t id, uint32_t cols, const float *x, void *row)
         break;
     }
     uint8_t *block = row;
-    for (uint32_t b = 0; b < cols / 32; b++, x += 32, block += dtype_row_bytes(id, 32)) {
+    size_t step = (size_t)dtype_row_bytes(id, 32);
+    for (uint32_t b = 0; b < cols / 32; b++, x += 32, block += step) {
         if (id == FAK_Q8_0) encode_q8_0(x, block);
         if (id == FAK_Q4_0) encode_q4_0(x, block);
         if (id == FAK_Q4_1) encode_q4_1(x, block);
