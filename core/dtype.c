@@ -4,6 +4,7 @@
 #include "dtype.h"
 
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -51,7 +52,7 @@ uint64_t dtype_row_bytes(uint32_t id, uint32_t cols)
 uint64_t dtype_form_bytes(uint32_t id, uint32_t form, uint32_t cols)
 {
     const dtype_info *info = dtype_find(id);
-    if (!info || form > FAK_ZEROS || !(info->form_mask >> form & 1)) return 0;
+    if (!info || form > FAK_ZEROS || !(info->form_mask >> form & 1) || cols % info->block) return 0;
     if (form == FAK_NATIVE) return dtype_row_bytes(id, cols);
     if (form == FAK_AS_F32) return (uint64_t)cols * 4;
     return form == FAK_CODES ? cols : (uint64_t)cols / info->block * 4;
@@ -180,20 +181,40 @@ void dtype_serve_row(uint32_t id, uint32_t form, uint32_t cols, const void *row,
 
 /* ---- quantisers ---- */
 
+/* 1/d, or 0 where that is no number to multiply by. */
+static float inverse_of(float d)
+{
+    float inverse = d != 0 ? 1 / d : 0;
+    return inverse >= -FLT_MAX && inverse <= FLT_MAX ? inverse : 0;
+}
+
+/* d, or NaN where one of the 32 is no finite number, so that it is not hidden. */
+static float scale_of(const float *x, float d)
+{
+    float sum = 0;
+    for (int k = 0; k < 32; k++) sum += x[k] * 0;
+    return sum == 0 ? d : sum;
+}
+
+static uint8_t byte_of(float x) /* the nearest of -127..127; 0 for a NaN */
+{
+    float q = roundf(x);
+    q = q < -127 ? -127 : q > 127 ? 127 : q;
+    return (uint8_t)(int8_t)(q == q ? q : 0);
+}
+
+static uint8_t nibble_of(float x) /* cut to 0..15; 0 for a NaN */
+{
+    return (uint8_t)(x >= 15 ? 15 : x > 0 ? x : 0);
+}
+
 static void encode_q8_0(const float *x, uint8_t *block)
 {
     float most = 0;
-    for (int i = 0; i < 32; i++) most = fmaxf(most, fabsf(x[i]));
-    float d = most / 127, inverse = d != 0 ? 1 / d : 0;
+    for (int i = 0; i < 32; i++) most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+    float d = scale_of(x, most / 127), inverse = inverse_of(d);
     store_f16(block, d);
-    for (int i = 0; i < 32; i++) block[2 + i] = (uint8_t)(int8_t)roundf(x[i] * inverse);
-}
-
-/* round(x * inverse + bias) within 0..15 */
-static uint8_t nibble(float x)
-{
-    int q = (int)x;
-    return (uint8_t)(q < 0 ? 0 : q > 15 ? 15 : q);
+    for (int i = 0; i < 32; i++) block[2 + i] = byte_of(x[i] * inverse);
 }
 
 static void encode_q4_0(const float *x, uint8_t *block)
@@ -204,26 +225,26 @@ static void encode_q4_0(const float *x, uint8_t *block)
             most = fabsf(x[i]);
             extreme = x[i];
         }
-    float d = extreme / -8, inverse = d != 0 ? 1 / d : 0;
+    float d = scale_of(x, extreme / -8), inverse = inverse_of(d);
     store_f16(block, d);
     for (int i = 0; i < 16; i++)
-        block[2 + i] =
-            (uint8_t)(nibble(x[i] * inverse + 8.5f) | nibble(x[16 + i] * inverse + 8.5f) << 4);
+        block[2 + i] = (uint8_t)(nibble_of(x[i] * inverse + 8.5f) |
+                                 nibble_of(x[16 + i] * inverse + 8.5f) << 4);
 }
 
 static void encode_q4_1(const float *x, uint8_t *block)
 {
     float low = x[0], high = x[0];
     for (int i = 1; i < 32; i++) {
-        low = fminf(low, x[i]);
-        high = fmaxf(high, x[i]);
+        low = x[i] < low ? x[i] : low;
+        high = x[i] > high ? x[i] : high;
     }
-    float d = (high - low) / 15, inverse = d != 0 ? 1 / d : 0;
+    float d = scale_of(x, (high - low) / 15), inverse = inverse_of(d);
     store_f16(block, d);
     store_f16(block + 2, low);
     for (int i = 0; i < 16; i++)
-        block[4 + i] = (uint8_t)(nibble((x[i] - low) * inverse + 0.5f) |
-                                 nibble((x[16 + i] - low) * inverse + 0.5f) << 4);
+        block[4 + i] = (uint8_t)(nibble_of((x[i] - low) * inverse + 0.5f) |
+                                 nibble_of((x[16 + i] - low) * inverse + 0.5f) << 4);
 }
 
 void dtype_encode_row(uint32_t id, uint32_t cols, const float *x, void *row)

@@ -19,11 +19,12 @@ uint64_t dtype_row_bytes(uint32_t id, uint32_t cols);
 
 /* out[cols] = the exact value of each weight (numerics.md, "row decode"). */
 void dtype_decode_row(uint32_t id, uint32_t cols, const void *row, float *out);
-/* Rounds x[cols] into a row: F16/BF16 to nearest even; blocks as llama.cpp's reference quantiser. */
+/* Rounds x[cols] into a row: F16/BF16 to nearest even; blocks as llama.cpp's reference quantiser, but a
+ * block with a NaN or an infinity gets a NaN for its scale: it is not hidden. */
 void dtype_encode_row(uint32_t id, uint32_t cols, const float *x, void *row);
 /* One row of a form of the ABI (enum fak_form) that form_mask names. */
 void dtype_serve_row(uint32_t id, uint32_t form, uint32_t cols, const void *row, void *out);
-/* Bytes of such a row; 0 for a form that the dtype does not have. */
+/* Bytes of such a row; 0 for a form that the dtype does not have, or cols that it cannot have. */
 uint64_t dtype_form_bytes(uint32_t id, uint32_t form, uint32_t cols);
 
 float dtype_from_f16(uint16_t h); /* exact; NaNs stay quiet NaNs */

@@ -255,7 +255,7 @@ static void append(const ref_kv *kv, const fak_op *o, size_t at, const float *k,
 void ref_kv_evict(const ref_kv *kv, const fak_op *o, uint32_t slot, uint32_t first, uint32_t count,
                   uint32_t len, const float *tab)
 {
-    for (uint32_t pos = first; pos + count < len; pos++) {
+    for (uint32_t pos = first; count && pos + count < len; pos++) {
         size_t to = kv_index(kv, o->layer, slot, pos), from = to + (size_t)count * kv->width;
         memcpy(kv_row(kv, kv->v, to), kv_row(kv, kv->v, from),
                dtype_row_bytes(kv->dtype, kv->width));

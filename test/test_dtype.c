@@ -165,7 +165,7 @@ static void test_random_bits(void **unused)
     }
 }
 
-/* ---- names and sizes --------------------------------------------------------------------------- */
+/* ---- names and sizes ------------------------------------------------------------------------- */
 
 /* clang-format off */
 static const struct {
@@ -201,10 +201,34 @@ static void test_names_and_sizes(void **unused)
         for (uint32_t form = 0; form < 40; form++)
             assert_int_equal(dtype_form_bytes(info->id, form, 64),
                              form < 5 && kinds[i].forms >> form & 1 ? form_bytes[form] : 0);
+        for (uint32_t form = 0; block > 1 && form < 5; form++)
+            assert_int_equal(dtype_form_bytes(info->id, form, 33), 0);
     }
     /* 2^32 - 32 columns: no overflow */
     assert_true(dtype_row_bytes(FAK_F32, 0xffffffe0u) == 4 * UINT64_C(0xffffffe0));
     assert_true(dtype_row_bytes(FAK_Q8_0, 0xffffffe0u) == 34 * UINT64_C(0x7ffffff));
+}
+
+/* What cannot be a weight is not hidden by rounding, and tiny ones are no undefined behaviour. */
+static void test_quantising_hard_rows(void **unused)
+{
+    (void)unused;
+    static const uint32_t ids[] = {FAK_Q8_0, FAK_Q4_0, FAK_Q4_1};
+    static const float hard[] = {NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        unsigned char row[34];
+        float x[32], y[32];
+        for (int j = 0; j < 32; j++) x[j] = 1e-40f * (float)(j - 16);
+        dtype_encode_row(ids[i], 32, x, row);
+        dtype_decode_row(ids[i], 32, row, y);
+        for (int j = 0; j < 32; j++) assert_true(fabsf(y[j]) < 1e-7f);
+        for (size_t k = 0; k < sizeof hard / sizeof *hard; k++) {
+            x[5] = hard[k];
+            dtype_encode_row(ids[i], 32, x, row);
+            dtype_decode_row(ids[i], 32, row, y);
+            assert_true(isnan(y[5]) && isnan(y[0]));
+        }
+    }
 }
 
 static void test_unknown(void **unused)
@@ -221,7 +245,7 @@ static void test_unknown(void **unused)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_null(dtype_by_name(names[i]));
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------ */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* A row of the format at an odd address, as a GGUF tensor may have it inside a file. */
 typedef struct odd_row {
@@ -354,7 +378,7 @@ static void test_plain_rows(void **unused)
     }
 }
 
-/* ---- quantisers -------------------------------------------------------------------------------- */
+/* ---- quantisers ------------------------------------------------------------------------------ */
 
 /* What the block should say: d and m before they are rounded, and the codes within half a step. */
 static void assert_block(uint32_t id, const float *x, const uint8_t *block)
@@ -470,12 +494,12 @@ static void test_quantiser_corners(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_pattern),     cmocka_unit_test(test_ties),
-        cmocka_unit_test(test_random_bits),       cmocka_unit_test(test_names_and_sizes),
-        cmocka_unit_test(test_unknown),           cmocka_unit_test(test_decode_blocks),
-        cmocka_unit_test(test_forms_recombine),   cmocka_unit_test(test_plain_rows),
-        cmocka_unit_test(test_quantisers),        cmocka_unit_test(test_idempotent),
-        cmocka_unit_test(test_quantiser_corners),
+        cmocka_unit_test(test_every_pattern),        cmocka_unit_test(test_ties),
+        cmocka_unit_test(test_random_bits),          cmocka_unit_test(test_names_and_sizes),
+        cmocka_unit_test(test_quantising_hard_rows), cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_decode_blocks),        cmocka_unit_test(test_forms_recombine),
+        cmocka_unit_test(test_plain_rows),           cmocka_unit_test(test_quantisers),
+        cmocka_unit_test(test_idempotent),           cmocka_unit_test(test_quantiser_corners),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

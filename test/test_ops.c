@@ -159,7 +159,7 @@ static void test_parts_are_sound(void **unused)
     }
 }
 
-/* ---- expansion --------------------------------------------------------------------------------- */
+/* ---- expansion ------------------------------------------------------------------------------- */
 
 static const uint32_t temp[OP_PARTS] = {50, 51, 52, 53, 54, 55};
 
@@ -244,7 +244,7 @@ static void test_expand(void **unused)
     assert_int_equal(ops_expand(&unknown, temp, part), 0);
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------ */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 enum { ROWS_STEP = 1, ROWS_WANTED, WIDE, DOWN, UP, UP2, EMB, TAB };
 static const fak_value value[] = {
