@@ -28,10 +28,13 @@ typedef struct fuser {
     fak_op *fused;     /* [ops] where length > 1 */
 } fuser;
 
-/* Is operand `id` what the pattern's code asks for?  Binds inputs that are met first. */
+/* Is operand `id` what the pattern's code asks for?  Binds inputs that are met first; what the parts
+ * write themselves is no input. */
 static int unify(fak_op *f, const uint32_t *written, uint8_t code, uint32_t id)
 {
     if (code >= OP_TEMP) return written[code - OP_TEMP] == id;
+    for (uint32_t k = 0; k < OP_PARTS; k++)
+        if (written[k] && written[k] == id) return 0;
     if (!f->in[code]) f->in[code] = id;
     return f->in[code] == id;
 }

@@ -62,6 +62,8 @@ static int32_t real(const model *m, const gguf *g, const char *what, float low, 
     *out = fallback;
     int32_t s = gguf_get_f32(g, key, out, e);
     if (s < 0) return s;
+    if (s == 1 && fallback < low)
+        return status_set(e, STATUS_BAD_FILE, "%s: the key %s is missing", gguf_path(g), key);
     if (!(*out >= low && *out <= high))
         return status_set(e, STATUS_BAD_FILE, "%s: %s is %g; fak takes %g to %g", gguf_path(g), key,
                           (double)*out, (double)low, (double)high);
@@ -99,7 +101,7 @@ static int32_t read_shape(model *m, const gguf *g, uint32_t context, fak_error *
         (s = number(m, g, "attention.head_count", 1, WIDTH_MAX, 0, &m->heads, e)) ||
         (s = number(m, g, "attention.head_count_kv", 1, m->heads, m->heads, &m->kv_heads, e)) ||
         (s = number(m, g, "context_length", 1, UINT32_MAX, 0, &m->context_max, e)) ||
-        (s = real(m, g, "attention.layer_norm_rms_epsilon", 0, 1, 1e-5f, &m->eps, e)) ||
+        (s = real(m, g, "attention.layer_norm_rms_epsilon", 0, 1, -1, &m->eps, e)) ||
         (s = real(m, g, "rope.freq_base", 1, 1e12f, 10000, &theta, e)))
         return s;
     uint32_t head_dim = m->width / m->heads;
@@ -247,6 +249,10 @@ int32_t model_open(model *m, const gguf *g, uint32_t dtype, uint32_t context, fa
 {
     int32_t s;
     *m = (model){0};
+    if (dtype && !dtype_form_bytes(dtype, FAK_AS_F32, 32))
+        return status_set(e, STATUS_REFUSED,
+                          "matrices cannot be converted to dtype %" PRIu32 " (%s)", dtype,
+                          dtype_name(dtype));
     if ((s = read_architecture(m, g, e)) || (s = read_shape(m, g, context, e)) ||
         (s = refuse_unknown(m, g, e)) || (s = add_all(m, g, dtype, e)))
         model_close(m);

@@ -87,6 +87,15 @@ static uint32_t feed_forward(builder *b, uint32_t x)
     return add(b, x, matmul(b, h, weight_of(b, MODEL_DOWN)));
 }
 
+/* Are the values of every turn like those of the first?  Files may mix dtypes. */
+static int alike(const plan_draft *d, uint32_t first, const fak_repeat *r)
+{
+    for (uint32_t i = r->stride; !d->failed && i < r->stride * r->times; i++)
+        if (memcmp(&d->value[first + i], &d->value[first + i % r->stride], sizeof *d->value))
+            return 0;
+    return 1;
+}
+
 static uint32_t layers(builder *b, uint32_t x)
 {
     plan_draft *d = &b->draft;
@@ -100,7 +109,7 @@ static uint32_t layers(builder *b, uint32_t x)
         if (b->layer == 0) r->stride = d->values - values;
     }
     b->layer = FAK_NO_INDEX;
-    d->repeats = b->m->layers > 1;
+    d->repeats = b->m->layers > 1 && alike(d, values, r);
     return x;
 }
 
@@ -208,12 +217,12 @@ int32_t plan_pack(plan *p, const plan_draft *d, fak_error *e)
     }
     char *block = (char *)p->block;
     memcpy(block, &head, sizeof head);
-    memcpy(block + head.values.offset, d->value, d->values * sizeof *d->value);
-    memcpy(block + head.ops.offset, d->op, d->ops * sizeof *d->op);
+    if (d->values) memcpy(block + head.values.offset, d->value, d->values * sizeof *d->value);
+    if (d->ops) memcpy(block + head.ops.offset, d->op, d->ops * sizeof *d->op);
     memcpy(block + head.repeats.offset, d->repeat, d->repeats * sizeof *d->repeat);
     memcpy(block + head.tails.offset, d->tail, d->tails * sizeof *d->tail);
-    memcpy(p->weight, d->weight, d->values * 4ul);
-    memcpy(p->origin, d->origin, d->ops * 4ul);
+    if (d->values) memcpy(p->weight, d->weight, d->values * 4ul);
+    if (d->ops) memcpy(p->origin, d->origin, d->ops * 4ul);
     return FAK_OK;
 }
 

@@ -339,6 +339,8 @@ int32_t plan_read(plan *p, const char *text, size_t bytes, fak_error *e)
     *p = (plan){0};
     if (copy) memcpy(copy, text, bytes);
     if (copy) copy[bytes] = 0;
+    if (copy && strlen(copy) != bytes)
+        s = status_set(e, FAK_E_ARGUMENT, "plan: a byte 0 in the text");
     while (!s && at) {
         r.line = at;
         at = strchr(at, '\n');
@@ -346,6 +348,7 @@ int32_t plan_read(plan *p, const char *text, size_t bytes, fak_error *e)
         r.number++;
         s = read_line(&r);
     }
+    if (!s && !r.draft.values) s = complain(&r, "no header", NULL);
     if (!s) s = plan_pack(p, &r.draft, e);
     if (!s && (s = plan_check(p->block, p->block->bytes, e))) plan_free(p);
     plan_draft_free(&r.draft);

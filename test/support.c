@@ -62,8 +62,8 @@ uint32_t draft_op(plan_draft *d, uint32_t layer, fak_op o)
         fak_op shape = o;
         if (o.id == FAK_OP_NORM_MATMUL) shape.in[2] = o.in[2 + j];
         if (o.id == FAK_OP_NORM_MATMUL && !o.in[2 + j]) break;
-        o.out[j] = draft_value(d, FAK_ACT, ops_out_rows(&shape, d->value),
-                               ops_out_cols(&shape, d->value));
+        o.out[j] =
+            draft_value(d, FAK_ACT, ops_out_rows(&shape, d->value), ops_out_cols(&shape, d->value));
     }
     plan_add_op(d, &o, d->ops);
     return o.out[0];
@@ -116,8 +116,8 @@ static uint32_t full_fused(plan_draft *d, uint32_t x, uint32_t table, uint32_t n
                      draft_value(d, FAK_WEIGHT, KV, D)};
     uint32_t wg = draft_value(d, FAK_WEIGHT, F, D), wu = draft_value(d, FAK_WEIGHT, F, D);
     uint32_t wd = draft_value(d, FAK_WEIGHT, D, F);
-    uint32_t q = DRAFT(d, 1, .id = FAK_OP_NORM_MATMUL, .in = {x, norm, w[0], w[1], w[2]},
-                       .eps = 1e-5f);
+    uint32_t q =
+        DRAFT(d, 1, .id = FAK_OP_NORM_MATMUL, .in = {x, norm, w[0], w[1], w[2]}, .eps = 1e-5f);
     q = DRAFT(d, 1, .id = FAK_OP_ROPE_APPEND, .in = {q, q + 1, q + 2, table}, .heads = HEADS,
               .kv_heads = KV_HEADS, .head_dim = HEAD_DIM, .rot_dim = ROT);
     uint32_t y = DRAFT(d, 1, .id = FAK_OP_ATTENTION, .in = {q}, .heads = HEADS,
@@ -149,9 +149,16 @@ void full_plan(plan *p)
     draft_begin(&d);
     d.layers = 2;
     uint32_t table = draft_value(&d, FAK_CONST, 32, ROT);
-    fak_value codes = {.kind = FAK_WEIGHT, .dtype = FAK_I8, .rows = V, .cols = D, .quant_axis = 1,
-                       .quant_group = 32, .quant_bits = 7, .quant_signed = 1,
-                       .quant_zero = FAK_F32, .quant_scale_dtype = FAK_F16,
+    fak_value codes = {.kind = FAK_WEIGHT,
+                       .dtype = FAK_I8,
+                       .rows = V,
+                       .cols = D,
+                       .quant_axis = 1,
+                       .quant_group = 32,
+                       .quant_bits = 7,
+                       .quant_signed = 1,
+                       .quant_zero = FAK_F32,
+                       .quant_scale_dtype = FAK_F16,
                        .quant_act_scale = 0.1f};
     uint32_t embed = plan_add_value(&d, &codes, FAK_NO_INDEX);
     uint32_t norm = draft_value(&d, FAK_WEIGHT, 1, D), group = draft_value(&d, FAK_WEIGHT, 1, 16);

@@ -54,7 +54,7 @@ static void *read_rows(opened *o, uint32_t value, uint32_t form, uint32_t first,
     return dst;
 }
 
-/* The row of the tensor that HF row r lies at: HF row h*d + j*(d/2) + i is GGUF row h*d + 2i + j. */
+/* Where HF row r lies in the file: HF row h*d + j*(d/2) + i is GGUF row h*d + 2i + j. */
 static uint32_t gguf_row(uint32_t d, uint32_t r)
 {
     for (uint32_t h = 0;; h++)
@@ -160,9 +160,17 @@ static void test_partial_rotation(void **state)
     float data[16][2], rows[16][2];
     (void)state;
     for (int i = 0; i < 16; i++) data[i][0] = data[i][1] = (float)i;
-    gguf_tensor tensor = {.dtype = FAK_F32, .dims = 2, .dim = {2, 16, 1, 1},
-                          .bytes = sizeof data, .data = (const uint8_t *)data};
-    weight w = {.name = "q", .dtype = FAK_F32, .rows = 16, .cols = 2, .head_dim = 8, .rot_dim = 4,
+    gguf_tensor tensor = {.dtype = FAK_F32,
+                          .dims = 2,
+                          .dim = {2, 16, 1, 1},
+                          .bytes = sizeof data,
+                          .data = (const uint8_t *)data};
+    weight w = {.name = "q",
+                .dtype = FAK_F32,
+                .rows = 16,
+                .cols = 2,
+                .head_dim = 8,
+                .rot_dim = 4,
                 .tensor = &tensor};
     weights table = {0};
     uint32_t index = 0;
@@ -185,8 +193,8 @@ static void test_unaligned(void **state)
     uint8_t room[sizeof data + 1];
     (void)state;
     memcpy(room + 1, data, sizeof data);
-    gguf_tensor tensor = {.dtype = FAK_F32, .dims = 2, .dim = {4, 2, 1, 1},
-                          .bytes = sizeof data, .data = room + 1};
+    gguf_tensor tensor = {
+        .dtype = FAK_F32, .dims = 2, .dim = {4, 2, 1, 1}, .bytes = sizeof data, .data = room + 1};
     weight w = {.name = "w", .dtype = FAK_F32, .rows = 2, .cols = 4, .tensor = &tensor};
     weights table = {0};
     uint32_t index = 0;
@@ -254,6 +262,31 @@ static void test_conversions(void **state)
                 assert_forms(&o, model_weight(&o.tiny.model, in_layer[i], 1));
             close_source(&o);
         }
+}
+
+/* The tiny files hold the same weights, rounded by make-model: converting the one of F32 gives the
+ * other's bytes. */
+static void test_same_as_file(void **state)
+{
+    (void)state;
+    for (int d = 0; d < DTYPES; d++) {
+        opened a, b;
+        open_source(&a, "tiny-f32.gguf", dtypes[d]);
+        open_source(&b, tiny_names[d], 0);
+        assert_int_equal(a.source.values, b.source.values);
+        for (uint32_t i = 0; i < a.source.values; i++) {
+            const weight *w = &a.tiny.model.weights.at[i];
+            void *x = read_rows(&a, i, FAK_NATIVE, 0, w->rows);
+            void *y = read_rows(&b, i, FAK_NATIVE, 0, w->rows);
+            assert_int_equal(b.tiny.model.weights.at[i].dtype,
+                             w->rows == 1 || !w->tensor ? FAK_F32 : dtypes[d]);
+            assert_memory_equal(x, y, w->rows * dtype_row_bytes(w->dtype, w->cols));
+            free(x);
+            free(y);
+        }
+        close_source(&a);
+        close_source(&b);
+    }
 }
 
 /* scale * code + zero is the weight, to the bit: block formats are split without loss. */
@@ -473,13 +506,21 @@ static void test_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_native),     cmocka_unit_test(test_made),
-        cmocka_unit_test(test_borrow_refuses), cmocka_unit_test(test_source_row),
-        cmocka_unit_test(test_partial_rotation), cmocka_unit_test(test_unaligned),
-        cmocka_unit_test(test_conversions), cmocka_unit_test(test_planes),
-        cmocka_unit_test(test_any_order),  cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_no_rows),    cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_cancel),     cmocka_unit_test(test_table),
+        cmocka_unit_test(test_native),
+        cmocka_unit_test(test_made),
+        cmocka_unit_test(test_borrow_refuses),
+        cmocka_unit_test(test_source_row),
+        cmocka_unit_test(test_partial_rotation),
+        cmocka_unit_test(test_unaligned),
+        cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_same_as_file),
+        cmocka_unit_test(test_planes),
+        cmocka_unit_test(test_any_order),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_no_rows),
+        cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
