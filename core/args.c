@@ -31,6 +31,9 @@ static int32_t take_real(const arg *a, const char *text, fak_error *e)
     float x = strtof(text, &end);
     if (end == text || *end)
         return status_set(e, STATUS_REFUSED, "--%s takes a number, not \"%s\"", a->name, text);
+    if (a->low == a->high && !(x >= (float)a->low && x <= (float)a->high))
+        return status_set(e, STATUS_REFUSED, "--%s is %s; it takes only %" PRIu32, a->name, text,
+                          a->low);
     if (!(x >= (float)a->low && x <= (float)a->high))
         return status_set(e, STATUS_REFUSED, "--%s is %s; it takes %" PRIu32 " to %" PRIu32,
                           a->name, text, a->low, a->high);
@@ -40,7 +43,8 @@ static int32_t take_real(const arg *a, const char *text, fak_error *e)
 
 static int32_t take_choice(const arg *a, const char *text, fak_error *e)
 {
-    size_t n = strlen(text);
+    size_t n = strcspn(text, "|");
+    if (text[n]) n = 0; /* a bar is none of them */
     for (const char *at = a->choices; at && n; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
         if (!strncmp(at, text, n) && (at[n] == '|' || !at[n])) {
             *(const char **)a->out = text;
@@ -85,6 +89,11 @@ static int32_t take(const arg *a, const char *text, fak_error *e)
 static int32_t complain(const args *a, char **argv, int found, fak_error *e)
 {
     const char *word = argv[optind - 1];
+    if (found != ':' && optopt > 0 && optopt < LONG_ONLY && strncmp(word, "--", 2))
+        return status_set(e, STATUS_REFUSED, "unknown option -%c; see --help", optopt);
+    for (uint32_t i = 0; found != ':' && optopt && i < a->count; i++) /* a flag with =value */
+        if (optopt == (a->table[i].letter ? a->table[i].letter : LONG_ONLY + (int)i))
+            return status_set(e, STATUS_REFUSED, "--%s takes no value", a->table[i].name);
     if (found != ':') return status_set(e, STATUS_REFUSED, "unknown option %s; see --help", word);
     for (uint32_t i = 0; i < a->count; i++)
         if (optopt == (a->table[i].letter ? a->table[i].letter : LONG_ONLY + (int)i))

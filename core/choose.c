@@ -27,9 +27,10 @@ int32_t choose_settings(const arg_list *list, char text[32][256], fak_setting *s
 }
 
 /* The names there are, for a sentence. */
-static int32_t unknown(const choice *c, const char *name, fak_error *e)
+static int32_t unknown(choice *c, const char *name, fak_error *e)
 {
     char names[160] = "";
+    c->not_found = 1;
     for (uint32_t i = 0; i < c->all.count; i++) {
         const plugin *p = &c->all.at[i];
         size_t used = strlen(names);
@@ -43,15 +44,17 @@ static int32_t unknown(const choice *c, const char *name, fak_error *e)
 static int32_t find_device(const plugin *p, const char *wanted, const fak_setting *set,
                            uint32_t sets, uint32_t *index, fak_error *e)
 {
-    char *end;
     *index = 0;
     if (!wanted) return FAK_OK;
-    unsigned long n = strtoul(wanted, &end, 10);
-    if (end != wanted && !*end) {
-        *index = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
-        return FAK_OK;
-    }
     uint32_t count = device_count(p, set, sets, e);
+    if (count && *wanted && !wanted[strspn(wanted, "0123456789")]) {
+        unsigned long n = strtoul(wanted, NULL, 10);
+        *index = (uint32_t)n;
+        if (n < count) return FAK_OK;
+        return status_set(e, STATUS_REFUSED,
+                          "backend %s has %" PRIu32 " device%s; there is no number %.60s", p->name,
+                          count, count == 1 ? "" : "s", wanted);
+    }
     for (; *index < count; (*index)++) {
         fak_device_info info;
         if (!device_describe(p, *index, set, sets, &info, e) && !strcmp(info.id, wanted))
@@ -84,7 +87,9 @@ static int32_t open_named(choice *c, const choose_options *o, const char *spec, 
 int32_t choose_open(choice *c, const choose_options *o, const environment *env, fak_error *e)
 {
     plugin_host host = {.self = (void *)(uintptr_t)o, .log = log_line};
-    const char *spec = o->backend ? o->backend : env->backend;
+    const char *spec = o->backend                      ? o->backend
+                       : env->backend && *env->backend ? env->backend
+                                                       : NULL;
     *c = (choice){.how = o->backend ? "named with --backend" : "named by FAK_BACKEND"};
     int32_t s = plugins_open(&c->all, o->backend_path, env->plugin_path, &host, e);
     if (s) return s;

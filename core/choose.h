@@ -19,6 +19,7 @@ typedef struct choose_options {
 typedef struct choice {       /* zero-initialise */
     plugins all;
     device device, host;      /* host: the linked-in reference, opened beside it */
+    int not_found;            /* no backend of the name: where was looked is worth telling */
     const char *how;          /* why this one, for people */
 } choice;
 

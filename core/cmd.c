@@ -13,13 +13,20 @@ int cmd_fail(const fak_error *e)
     return e->code == STATUS_REFUSED ? EXIT_REFUSED : EXIT_FAILED;
 }
 
+int cmd_printed(int rc)
+{
+    if (!fflush(stdout) && !ferror(stdout)) return rc;
+    fprintf(stderr, "fakrun: the result could not be written\n");
+    return EXIT_FAILED;
+}
+
 int cmd_parse(const args *a, int argc, char **argv, const char **operand)
 {
     fak_error e;
     int32_t s = args_parse(a, argc, argv, operand, &e);
     if (s == 1) {
         args_help(a, stdout);
-        return fflush(stdout) ? EXIT_FAILED : EXIT_DONE;
+        return cmd_printed(EXIT_DONE);
     }
     return s ? cmd_fail(&e) : -1;
 }
@@ -30,7 +37,7 @@ int32_t cmd_read_all(const char *path, char **data, size_t *bytes, fak_error *e)
     size_t room = 0, n = 0, got = 1;
     char *all = NULL;
     int32_t s = FAK_OK;
-    if (!in) return status_set(e, STATUS_REFUSED, "%.150s: %s", path, strerror(errno));
+    if (!in) return status_set(e, STATUS_BAD_FILE, "%.150s: %s", path, strerror(errno));
     while (!s && got) {
         if (n == room) {
             room = room ? room * 2 : 65536;
@@ -44,7 +51,7 @@ int32_t cmd_read_all(const char *path, char **data, size_t *bytes, fak_error *e)
         got = fread(all + n, 1, room - n, in);
         n += got;
     }
-    if (!s && ferror(in)) s = status_set(e, STATUS_REFUSED, "%.150s: %s", path, strerror(errno));
+    if (!s && ferror(in)) s = status_set(e, STATUS_BAD_FILE, "%.150s: %s", path, strerror(errno));
     if (in != stdin) fclose(in);
     if (s) free(all);
     *data = s ? NULL : all;

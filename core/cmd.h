@@ -20,6 +20,8 @@ extern volatile sig_atomic_t cmd_interrupted; /* set by Ctrl-C */
 int cmd_fail(const fak_error *e);
 /* Parses; returns -1 to go on, or the exit code (help printed, or the sentence). */
 int cmd_parse(const args *a, int argc, char **argv, const char **operand);
+/* The exit code after all was printed: EXIT_FAILED with a sentence when it did not get out. */
+int cmd_printed(int rc);
 /* The ids of a text, after a BOS where the model asks for one. */
 int32_t cmd_encode(const tokenizer *t, const char *text, size_t bytes, token_ids *ids, fak_error *e);
 /* All of a file, or of standard input for "-"; the caller frees. */

@@ -21,6 +21,12 @@ static const struct { uint32_t bit; const char *name; } numerics_names[] = {
 /* clang-format on */
 static const char *const states[] = {"found", "shadowed", "loaded", "refused"};
 
+/* Strings of files and of plugins may be any bytes. */
+static json_t *any(const char *s)
+{
+    return json_out_text(s ? s : "", s ? strlen(s) : 0);
+}
+
 /* What is known of a device: its facts need it open, its info does not. */
 static json_t *describe_device(const plugin *p, uint32_t index)
 {
@@ -28,13 +34,13 @@ static json_t *describe_device(const plugin *p, uint32_t index)
     device d;
     fak_error e;
     if (device_describe(p, index, NULL, 0, &info, &e))
-        return json_pack("{s:i, s:s}", "index", (int)index, "error", e.message);
-    json_t *out = json_pack("{s:i, s:s, s:s, s:s, s:s, s:I, s:I}", "index", (int)index, "id",
-                            info.id, "name", info.name, "kind", device_kind_name(info.kind), "tier",
-                            info.tier, "memory_total", (json_int_t)info.memory_total, "memory_free",
-                            (json_int_t)info.memory_free);
+        return json_pack("{s:i, s:o}", "index", (int)index, "error", any(e.message));
+    json_t *out = json_pack(
+        "{s:i, s:o, s:o, s:s, s:o, s:I, s:I}", "index", (int)index, "id", any(info.id), "name",
+        any(info.name), "kind", device_kind_name(info.kind), "tier", any(info.tier), "memory_total",
+        (json_int_t)info.memory_total, "memory_free", (json_int_t)info.memory_free);
     if (device_open(&d, p, index, NULL, 0, &e)) {
-        json_object_set_new(out, "error", json_string(e.message));
+        json_object_set_new(out, "error", any(e.message));
         return out;
     }
     json_t *caps = json_array(), *numerics = json_array(), *dtypes = json_array(),
@@ -66,21 +72,22 @@ static json_t *describe_plugin(plugins *all, plugin *p)
 {
     fak_error e = {0};
     if (p->state == PLUGIN_FOUND) plugin_load(all, p, &e);
-    json_t *out = json_pack("{s:s, s:s, s:s}", "name", p->name, "path",
-                            p->path ? p->path : "(linked in)", "state", states[p->state]);
-    if (p->why[0]) json_object_set_new(out, "why", json_string(p->why));
+    json_t *out = json_pack("{s:s, s:o, s:s}", "name", p->name, "path",
+                            any(p->path ? p->path : "(linked in)"), "state", states[p->state]);
+    if (p->why[0]) json_object_set_new(out, "why", any(p->why));
     if (p->state != PLUGIN_LOADED) return out;
-    json_object_set_new(out, "version", json_string(p->api.version));
-    json_object_set_new(out, "vendor", json_string(p->api.vendor));
+    json_object_set_new(out, "version", any(p->api.version));
+    json_object_set_new(out, "vendor", any(p->api.vendor));
     json_t *devices = json_array(), *options = json_array();
     uint32_t count = device_count(p, NULL, 0, &e);
-    if (!count) json_object_set_new(out, "why", json_string(e.message));
+    if (!count) json_object_set_new(out, "why", any(e.message));
     for (uint32_t i = 0; i < count; i++) json_array_append_new(devices, describe_device(p, i));
     for (uint32_t i = 0; i < p->api.options; i++) {
         fak_option o;
         fak_get(&o, sizeof o, p->api.option, p->api.option_stride, i);
-        json_array_append_new(options, json_pack("{s:s, s:s, s:s, s:s}", "name", o.name, "values",
-                                                 o.values, "initial", o.initial, "help", o.help));
+        json_array_append_new(options, json_pack("{s:o, s:o, s:o, s:o}", "name", any(o.name),
+                                                 "values", any(o.values), "initial", any(o.initial),
+                                                 "help", any(o.help)));
     }
     json_object_set_new(out, "devices", devices);
     json_object_set_new(out, "options", options);
@@ -91,8 +98,9 @@ static json_t *describe_all(plugins *all)
 {
     json_t *folders = json_array(), *backends = json_array();
     for (uint32_t i = 0; i < all->found.folders; i++)
-        json_array_append_new(folders, json_pack("{s:s, s:s}", "path", all->found.folder[i].path,
-                                                 "why", all->found.folder[i].why));
+        json_array_append_new(folders,
+                              json_pack("{s:o, s:s}", "path", any(all->found.folder[i].path), "why",
+                                        all->found.folder[i].why));
     for (uint32_t i = 0; i < all->count; i++)
         json_array_append_new(backends, describe_plugin(all, &all->at[i]));
     return json_pack("{s:o, s:o, s:o}", "abi", json_pack("[i, i]", FAK_ABI_MAJOR, FAK_ABI_MINOR),
@@ -182,11 +190,12 @@ int cmd_backends(int argc, char **argv, const environment *env)
     rc = s ? cmd_fail(&e) : EXIT_DONE;
     if (!s && file && all.at[0].state == PLUGIN_REFUSED) rc = EXIT_FAILED;
     if (!s && json) {
-        if (json_out_print(found)) rc = EXIT_FAILED;
+        json_out_print(found);
+        rc = cmd_printed(rc);
     } else if (!s) {
         print_people(found, verbose);
         json_decref(found);
-        if (fflush(stdout)) rc = EXIT_FAILED;
+        rc = cmd_printed(rc);
     }
     plugins_close(&all);
     return rc;

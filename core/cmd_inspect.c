@@ -9,14 +9,30 @@
 
 enum { SHOWN = 8 }; /* elements of an array that people see */
 
+/* JSON has neither NaN nor infinities: they are strings. */
+static json_t *real(double x)
+{
+    return x - x == 0 ? json_real(x) : json_string(x > 0 ? "inf" : x < 0 ? "-inf" : "nan");
+}
+
+/* jansson has no integers above 2^63: they are strings. */
+static json_t *natural(uint64_t n)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, n);
+    return n >> 63 ? json_string(text) : json_integer((json_int_t)n);
+}
+
 static json_t *scalar(const gguf_value *v, uint32_t type, uint64_t i)
 {
     switch (type) {
     case GGUF_F32:
     case GGUF_F64:
-        return json_real(gguf_number(v, i));
+        return real(gguf_number(v, i));
     case GGUF_BOOL:
         return json_boolean(gguf_integer(v, i) != 0);
+    case GGUF_U64:
+        return natural((uint64_t)gguf_integer(v, i));
     default:
         return json_integer(gguf_integer(v, i));
     }
@@ -83,6 +99,19 @@ static json_t *shape(const model *m)
 
 /* ---- for people ---- */
 
+/* At most so many bytes of a value as JSON has it, without the quotes of a string when bare: nothing
+ * in it steers a terminal. */
+static int print_value(const json_t *value, int bare, size_t most)
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
+    size_t n = text ? strlen(text) : 0, from = bare && n > 1, to = n - from;
+    if (to - from > most)
+        for (to = from + most; ((unsigned char)text[to] & 0xc0) == 0x80;) to--;
+    printf("%.*s%s", (int)(to - from), text ? text + from : "", to + from < n ? "..." : "");
+    free(text);
+    return (int)(to - from);
+}
+
 static void print_metadata(const json_t *list)
 {
     size_t i;
@@ -90,11 +119,11 @@ static void print_metadata(const json_t *list)
     printf("metadata: %zu keys\n", json_array_size(list));
     json_array_foreach(list, i, item)
     {
-        char *value =
-            json_dumps(json_object_get(item, "value"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
-        printf("  %s = %.100s%s\n", json_string_value(json_object_get(item, "key")),
-               value ? value : "?", value && strlen(value) > 100 ? "..." : "");
-        free(value);
+        printf("  ");
+        print_value(json_object_get(item, "key"), 1, 200);
+        printf(" = ");
+        print_value(json_object_get(item, "value"), 0, 100);
+        printf("\n");
     }
 }
 
@@ -105,7 +134,9 @@ static void print_tensors(const json_t *list)
     printf("tensors: %zu\n", json_array_size(list));
     json_array_foreach(list, i, item)
     {
-        printf("  %-32s %-5s", json_string_value(json_object_get(item, "name")),
+        printf("  ");
+        int width = print_value(json_object_get(item, "name"), 1, 200);
+        printf("%*s %-5s", width < 32 ? 32 - width : 0, "",
                json_string_value(json_object_get(item, "type")));
         json_array_foreach(json_object_get(item, "shape"), d, dim)
             printf("%s%" JSON_INTEGER_FORMAT, d ? " x " : " ", json_integer_value(dim));
@@ -182,28 +213,31 @@ int cmd_inspect(int argc, char **argv, const environment *env)
     gguf *g = NULL;
     model m = {0};
     fak_error e = {0}, why = {0};
-    int32_t s = gguf_open(&g, path, &e);
+    int32_t s = plan_wanted && json
+                    ? status_set(&e, STATUS_REFUSED, "--plan is text; it does not go with --json")
+                    : gguf_open(&g, path, &e);
     int32_t no_model = s ? s : model_open(&m, g, 0, 0, &why);
     if (!s && plan_wanted) {
         s = no_model;
         e = why;
         if (!s) s = print_plan(&m, verbose, &e);
     } else if (!s) {
-        json_t *all = json_pack("{s:s, s:i, s:I, s:o, s:o}", "file", path, "version",
-                                (int)gguf_version(g), "bytes", (json_int_t)gguf_file_bytes(g),
-                                "metadata", metadata(g), "tensors", tensors(g));
+        json_t *all = json_pack("{s:o, s:i, s:I, s:o, s:o}", "file",
+                                json_out_text(path, strlen(path)), "version", (int)gguf_version(g),
+                                "bytes", (json_int_t)gguf_file_bytes(g), "metadata", metadata(g),
+                                "tensors", tensors(g));
         json_object_set_new(all, no_model ? "not_a_model" : "model",
-                            no_model ? json_string(why.message) : shape(&m));
+                            no_model ? json_out_text(why.message, strlen(why.message)) : shape(&m));
         if (!json) print_people(all);
         if (json)
-            rc = json_out_print(all) ? EXIT_FAILED : EXIT_DONE;
+            json_out_print(all);
         else
             json_decref(all);
     }
     if (s)
         rc = cmd_fail(&e);
-    else if (rc < 0)
-        rc = fflush(stdout) ? EXIT_FAILED : EXIT_DONE;
+    else
+        rc = cmd_printed(EXIT_DONE);
     model_close(&m);
     gguf_close(g);
     return rc;

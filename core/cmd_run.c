@@ -79,7 +79,7 @@ static int parse(run *r, int argc, char **argv)
     int rc = cmd_parse(&a, argc, argv, NULL);
     if (rc >= 0) return rc;
     if (!r->model_path) {
-        status_set(&e, STATUS_REFUSED, "no model; give one with -m FILE, or see --help");
+        status_set(&e, STATUS_REFUSED, "no model is given; %s; --help says more", a.usage);
         return cmd_fail(&e);
     }
     if (!r->text == !r->file) {
@@ -145,7 +145,7 @@ static int32_t open_all(run *r, const environment *env, fak_error *e)
 
 static void emit(run *r, const char *text, size_t bytes)
 {
-    if (r->json) {
+    if (r->json && bytes) {
         if (r->shown_bytes + bytes > r->shown_room) {
             size_t room = 2 * (r->shown_bytes + bytes);
             char *wider = realloc(r->shown, room);
@@ -159,6 +159,12 @@ static void emit(run *r, const char *text, size_t bytes)
     } else if (bytes) {
         r->broken |= fwrite(text, 1, bytes, stdout) != bytes || fflush(stdout) != 0;
     }
+}
+
+static int is_interrupted(void *self)
+{
+    (void)self;
+    return cmd_interrupted;
 }
 
 static int on_token(void *self, uint32_t id)
@@ -238,7 +244,7 @@ int cmd_run(int argc, char **argv, const environment *env)
     int rc = parse(&r, argc, argv);
     if (rc >= 0) return rc;
     int32_t s = open_all(&r, env, &e);
-    if (s && r.choice.all.found.folders && !r.choice.device.handle && !r.backend.quiet)
+    if (s && r.choice.all.found.folders && r.choice.not_found && !r.backend.quiet)
         choose_print_folders(&r.choice, stderr);
     r.g = (generation){.prompt = r.prompt.id,
                        .prompt_count = (uint32_t)r.prompt.count,
@@ -247,6 +253,7 @@ int cmd_run(int argc, char **argv, const environment *env)
                        .sampler = {r.temperature},
                        .on_token = on_token,
                        .self = &r};
+    r.session.stop = is_interrupted;
     if (!s) s = kv_take(&r.session.kv, &slot, &e);
     if (!s) s = session_generate(&r.session, slot, &r.g, &e);
     if (s == STATUS_NAN) s = trace_nan(&r.session, &r.choice.host, &r.g, &e);

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int print_json(const token_ids *ids)
+static void print_json(const token_ids *ids)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < ids->count; i++) json_array_append_new(list, json_integer(ids->id[i]));
-    return json_out_print(json_pack("{s:o}", "ids", list));
+    json_out_print(json_pack("{s:o}", "ids", list));
 }
 
-static int print_lines(const tokenizer *t, const token_ids *ids)
+static void print_lines(const tokenizer *t, const token_ids *ids)
 {
     for (size_t i = 0; i < ids->count; i++) {
         size_t bytes;
@@ -24,7 +24,6 @@ static int print_lines(const tokenizer *t, const token_ids *ids)
         free(quoted);
         json_decref(text);
     }
-    return fflush(stdout);
 }
 
 int cmd_tokenize(int argc, char **argv, const environment *env)
@@ -65,9 +64,9 @@ int cmd_tokenize(int argc, char **argv, const environment *env)
     if (!s) s = tokenizer_open(&t, g, &e);
     if (!s && !text) s = cmd_read_all(file ? file : "-", &data, &bytes, &e);
     if (!s) s = cmd_encode(t, text ? text : data ? data : "", bytes, &ids, &e);
-    rc = s                                                  ? cmd_fail(&e)
-         : (json ? print_json(&ids) : print_lines(t, &ids)) ? EXIT_FAILED
-                                                            : EXIT_DONE;
+    if (!s && json) print_json(&ids);
+    if (!s && !json) print_lines(t, &ids);
+    rc = s ? cmd_fail(&e) : cmd_printed(EXIT_DONE);
     token_ids_free(&ids);
     tokenizer_close(t);
     gguf_close(g);

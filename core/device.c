@@ -65,9 +65,13 @@ int32_t device_describe(const plugin *p, uint32_t index, const fak_setting *set,
                         fak_device_info *info, fak_error *e)
 {
     *info = (fak_device_info){.struct_size = sizeof *info};
-    int32_t s = p->api.device_info(index, set, sets, info, e);
+    fak_error told = {0};
+    int32_t s = p->api.device_info(index, set, sets, info, &told);
     terminate(info);
-    if (s) return s;
+    told.message[sizeof told.message - 1] = 0;
+    if (s)
+        return status_set(e, STATUS_REFUSED, "backend %s: %s", p->name,
+                          told.message[0] ? told.message : "it does not say what its device is");
     if (info->kind < FAK_CPU || info->kind > FAK_REMOTE)
         return status_set(e, STATUS_REFUSED,
                           "backend %s: device %" PRIu32 " is of unknown kind %" PRIu32, p->name,
@@ -107,7 +111,7 @@ static const char *unknown_bits(const device *d)
         return "no activation mode at all";
     if (f->ops && (!f->op || f->op_stride < sizeof(fak_op_entry))) return "its op table is not one";
     if (f->bounds && (!f->bound || f->bound_stride < sizeof(fak_bound)))
-        return "its bounds are not";
+        return "its table of bounds is not one";
     if (!f->ops && !(f->caps & FAK_CAP_GRAPH_COMPILE)) return "it has neither ops nor run";
     return NULL;
 }
@@ -142,11 +146,16 @@ int32_t device_open(device *d, const plugin *p, uint32_t index, const fak_settin
     if (s) return s;
     s = p->api.open(index, set, sets, &d->handle, &theirs, &told);
     if (s || !theirs) {
+        int named = s == FAK_E_ARGUMENT && told.index < sets;
         told.message[sizeof told.message - 1] = 0;
-        d->handle = NULL;
-        return status_set(e, STATUS_REFUSED, "backend %s: %s%s%s", p->name, told.message,
-                          s == FAK_E_ARGUMENT && told.index < sets ? ": " : "",
-                          s == FAK_E_ARGUMENT && told.index < sets ? set[told.index].name : "");
+        if (s) d->handle = NULL; /* nothing was opened */
+        device_close(d);
+        return status_set(e, STATUS_REFUSED, "backend %s: %s%s%s%s", p->name,
+                          named ? "option " : "", named ? set[told.index].name : "",
+                          named ? ": " : "",
+                          told.message[0] ? told.message
+                          : s             ? "its device does not open, and it does not say why"
+                                          : "its device opened without its facts");
     }
     fak_take(&d->facts, sizeof d->facts, theirs);
     const char *why = unknown_bits(d);

@@ -20,16 +20,11 @@ int main(int argc, char **argv)
                    {"inspect", cmd_inspect},
                    {"tokenize", cmd_tokenize}};
     environment env = {port_environment("FAK_PLUGIN_PATH"), port_environment("FAK_BACKEND")};
-    signal(SIGINT, interrupt);
+    if (signal(SIGINT, interrupt) == SIG_IGN) signal(SIGINT, SIG_IGN); /* in the background */
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error: exit 1 */
-    if (argc < 2) {
-        char *help[] = {argv[0], "--help", NULL};
-        cmd_run(2, help, &env);
-        return EXIT_REFUSED;
-    }
-    for (size_t i = 0; i < sizeof command / sizeof *command; i++)
+    for (size_t i = 0; argc > 1 && i < sizeof command / sizeof *command; i++)
         if (!strcmp(argv[1], command[i].name)) return command[i].run(argc - 1, argv + 1, &env);
-    if (argv[1][0] == '-') return cmd_run(argc, argv, &env);
+    if (argc < 2 || argv[1][0] == '-') return cmd_run(argc, argv, &env);
     fak_error e;
     status_set(&e, STATUS_REFUSED,
                "unknown command \"%.60s\"; there are: backends, inspect, tokenize", argv[1]);

@@ -210,6 +210,12 @@ int32_t plugin_load(plugins *all, plugin *p, fak_error *e)
                  p->api.host_minor_min, FAK_ABI_MAJOR, FAK_ABI_MINOR);
         return refuse(p, e, why);
     }
+    if (p->api.abi_minor < all->host.backend_minor_min) {
+        snprintf(why, sizeof why,
+                 "it was built for ABI %u.%" PRIu32 "; this host takes %u.%" PRIu32 " on",
+                 FAK_ABI_MAJOR, p->api.abi_minor, FAK_ABI_MAJOR, all->host.backend_minor_min);
+        return refuse(p, e, why);
+    }
     const char *missing = missing_slot(&p->api);
     if (missing) return refuse(p, e, missing);
     if (strcmp(p->api.name, p->name)) {

@@ -96,6 +96,9 @@ int32_t session_feed(session *s, uint32_t slot, const uint32_t *id, uint32_t cou
     for (uint32_t done = 0, rows; done < count; done += rows) {
         rows = count - done < most ? count - done : most;
         uint32_t wanted = want == FAK_WANT_NONE ? 0 : all ? rows : done + rows == count;
+        if (done && s->stop && s->stop(s->stop_self))
+            return status_set(e, FAK_E_CANCELLED, "stopped after %" PRIu32 " of %" PRIu32 " tokens",
+                              done, count);
         int32_t rc = feed_step(s, slot, id + done, rows, wanted, want, out, e);
         if (rc) return rc;
         if (all && out) out = (char *)out + (size_t)rows * width * 4;

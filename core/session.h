@@ -21,6 +21,8 @@ typedef struct session {      /* zero-initialise */
     kv kv;
     void *step;               /* a block for the largest step */
     uint32_t *row;            /* [rows] 0, 1, 2 ... */
+    int (*stop)(void *self);  /* NULL, or asked between the steps of one feed; not 0: cancelled */
+    void *stop_self;
 } session;
 
 /* Prepares, loads (progress may be NULL) and opens; *m, *dev and *host must outlive the session. */
