@@ -330,7 +330,7 @@ class Prompts(Case):
             args = [*command, "-m", model("tiny-f32"), "-f"]
             self.refused(1, [*args, room("missing.txt")], "missing.txt", "No such file")
             self.refused(1, [*args, ROOM], "Is a directory")
-            self.refused(2, [*args, "-"], preexec_fn=lambda: os.close(0))
+            self.refused(1, [*args, "-"], preexec_fn=lambda: os.close(0))
 
     def test_longer_than_the_context(self):
         start = time.monotonic()
