@@ -28,6 +28,20 @@ static int32_t find_calls(exec *x, fak_error *e)
     return FAK_OK;
 }
 
+static void find_readers(exec *x)
+{
+    const fak_plan *block = x->p->fused.block;
+    for (uint32_t i = 0; i < x->p->ops; i++) {
+        uint32_t want = FAK_WANT_NONE;
+        for (uint32_t t = 0; t < block->tails.count; t++) {
+            fak_tail tail = plan_tail(block, t);
+            if (i >= tail.first && i - tail.first < tail.ops) want = tail.want;
+        }
+        for (uint32_t j = 0; program_side_of(x->p, i) == SIDE_DEVICE && j < OP_INPUTS; j++)
+            x->readers[x->p->op[i].in[j]] |= (uint8_t)(1u << want);
+    }
+}
+
 int32_t exec_open(exec *x, program *p, fak_error *e)
 {
     uint64_t widest = 1,
@@ -37,9 +51,11 @@ int32_t exec_open(exec *x, program *p, fak_error *e)
         if (p->value[i].kind >= FAK_ACT && p->value[i].cols > widest) widest = p->value[i].cols;
     x->call = calloc(p->ops, sizeof *x->call);
     x->fresh = calloc(p->values, 1);
+    x->readers = calloc(p->values, 1);
     x->bounce = malloc(widest * rows * 4);
-    if (!x->call || !x->fresh || !x->bounce)
+    if (!x->call || !x->fresh || !x->readers || !x->bounce)
         return status_memory(e, "what crosses between devices", widest * rows * 4);
+    find_readers(x);
     return find_calls(x, e);
 }
 
@@ -47,6 +63,7 @@ void exec_close(exec *x)
 {
     free(x->call);
     free(x->fresh);
+    free(x->readers);
     free(x->bounce);
     *x = (exec){0};
 }
@@ -117,8 +134,22 @@ static int32_t run_range(exec *x, enum program_side side, uint32_t first, uint32
         for (uint32_t j = 0; j < OP_OUTPUTS; j++) x->fresh[p->op[i].out[j]] = (uint8_t)(1u << side);
     }
     if (!s) s = enqueue(x, side, first, n, e);
+    if (s) return s;
     x->ranges++;
     x->ops[side] += n;
+    return FAK_OK;
+}
+
+/* Fills holes [first, first + n): the device has what it will read before its next range runs. */
+static int32_t hand_over(exec *x, uint32_t first, uint32_t n, const fak_step *step, fak_error *e)
+{
+    int32_t s = FAK_OK;
+    for (uint32_t i = first; i < first + n; i++)
+        for (uint32_t j = 0; !s && j < OP_OUTPUTS; j++) {
+            uint32_t v = x->p->op[i].out[j];
+            if (x->readers[v] & (1u | (step->wanted.count ? 1u << step->want : 0u)))
+                s = bring(x, SIDE_DEVICE, v, step, e);
+        }
     return s;
 }
 
@@ -131,6 +162,7 @@ static int32_t run_ops(exec *x, uint32_t first, uint32_t end, const fak_step *st
         uint32_t n = 1;
         while (!x->watch && first + n < end && program_side_of(x->p, first + n) == side) n++;
         s = run_range(x, side, first, n, step, e);
+        if (!s && side == SIDE_HOST) s = hand_over(x, first, n, step, e);
         if (!s && x->watch) s = x->watch(x->watch_self, x, first, step, e);
         first += n;
     }
@@ -139,12 +171,27 @@ static int32_t run_ops(exec *x, uint32_t first, uint32_t end, const fak_step *st
 
 /* ---- steps ---- */
 
+/* The host has room for a step that the device refused. */
+static void give_back(exec *x, const fak_step *step)
+{
+    const fak_backend *api = &x->p->side[SIDE_HOST]->api;
+    fak_error e;
+    for (uint32_t i = 0; i < step->span.count; i++) {
+        fak_span span;
+        FAK_GET(&span, step, span, i);
+        api->kv_trim(x->p->handle[SIDE_HOST], span.slot, span.first, &e);
+    }
+}
+
 static int32_t begin(exec *x, const fak_step *step, fak_error *e)
 {
     int32_t s = FAK_OK;
     memset(x->fresh, 0, x->p->values);
-    for (int side = SIDES - 1; !s && side >= 0; side--)
-        if (x->p->handle[side]) s = x->p->side[side]->api.begin(x->p->handle[side], step, e);
+    if (x->p->handle[SIDE_HOST])
+        s = x->p->side[SIDE_HOST]->api.begin(x->p->handle[SIDE_HOST], step, e);
+    if (s || !x->p->handle[SIDE_DEVICE]) return s;
+    s = x->p->side[SIDE_DEVICE]->api.begin(x->p->handle[SIDE_DEVICE], step, e);
+    if (s && x->p->holds_kv[SIDE_HOST]) give_back(x, step);
     return s;
 }
 

@@ -8,6 +8,7 @@ typedef struct exec {          /* zero-initialise */
     program *p;
     fak_op_fn **call;          /* [ops] the device's function, or the host's */
     uint8_t *fresh;            /* [values] bit side: holds this step's rows */
+    uint8_t *readers;          /* [values] bit 1 << want: device ops of the body (0) or tail read it */
     void *bounce;              /* rows of the widest value that can cross */
     uint64_t ops[SIDES];       /* ops run, fused ones as one */
     uint64_t ranges, crossed_bytes;

@@ -32,17 +32,25 @@ int32_t kv_take(kv *k, uint32_t *slot, fak_error *e)
     return status_set(e, FAK_E_KV_FULL, "all %" PRIu32 " sequences are in use", k->slots);
 }
 
-int32_t kv_give(kv *k, uint32_t slot, fak_error *e)
+/* Gives the room beyond length back, on every side that holds kv; the first failure is told. */
+static int32_t trim(kv *k, uint32_t slot, uint32_t length, fak_error *e)
 {
     int32_t s = FAK_OK;
-    assert(slot < k->slots && k->used[slot]);
-    for (uint32_t side = 0; !s && side < SIDES; side++) {
+    for (uint32_t side = 0; side < SIDES; side++) {
         const device *d = k->p->side[side];
-        if (!k->p->holds_kv[side]) continue;
-        if (d->api.kv_trim) s = d->api.kv_trim(k->p->handle[side], slot, 0, e);
+        fak_error later, *told = s ? &later : e;
+        if (!k->p->holds_kv[side] || !d->api.kv_trim) continue;
+        int32_t rc = d->api.kv_trim(k->p->handle[side], slot, length, told);
+        if (!s) s = rc;
     }
-    k->used[slot] = 0;
     return s;
+}
+
+int32_t kv_give(kv *k, uint32_t slot, fak_error *e)
+{
+    assert(slot < k->slots && k->used[slot]);
+    k->used[slot] = 0;
+    return trim(k, slot, 0, e);
 }
 
 void kv_extend(kv *k, uint32_t slot, uint32_t rows)
@@ -53,7 +61,9 @@ void kv_extend(kv *k, uint32_t slot, uint32_t rows)
 
 void kv_truncate(kv *k, uint32_t slot, uint32_t length)
 {
+    fak_error e; /* a failure costs no more than room */
     assert(k->used[slot] && length <= k->length[slot]);
+    trim(k, slot, length, &e);
     k->length[slot] = length;
 }
 
@@ -69,10 +79,10 @@ int32_t kv_clone(kv *k, uint32_t from, uint32_t length, uint32_t *slot, fak_erro
                             : status_set(e, FAK_E_UNSUPPORTED, "backend %s cannot clone a sequence",
                                          d->from->name);
     }
-    if (s)
-        k->used[*slot] = 0;
-    else
-        k->length[*slot] = length;
+    fak_error ignored;
+    if (s) trim(k, *slot, 0, &ignored);
+    k->used[*slot] = !s;
+    k->length[*slot] = s ? 0 : length;
     return s;
 }
 
@@ -84,13 +94,9 @@ int32_t kv_evict(kv *k, uint32_t slot, uint32_t first, uint32_t count, fak_error
         if (k->p->holds_kv[side] && !k->p->side[side]->api.kv_evict)
             return status_set(e, FAK_E_UNSUPPORTED, "backend %s cannot evict from a sequence",
                               k->p->side[side]->from->name);
-    for (uint32_t side = 0; !s && side < SIDES; side++) {
-        if (!k->p->holds_kv[side]) continue;
-        /* the backend's length may be longer than ours after a truncation */
-        const fak_backend *api = &k->p->side[side]->api;
-        if (api->kv_trim) s = api->kv_trim(k->p->handle[side], slot, k->length[slot], e);
-        if (!s) s = api->kv_evict(k->p->handle[side], slot, first, count, e);
-    }
+    for (uint32_t side = 0; !s && side < SIDES; side++)
+        if (k->p->holds_kv[side])
+            s = k->p->side[side]->api.kv_evict(k->p->handle[side], slot, first, count, e);
     if (!s) k->length[slot] -= count;
     return s;
 }

@@ -20,7 +20,7 @@ int32_t kv_take(kv *k, uint32_t *slot, fak_error *e);
 int32_t kv_give(kv *k, uint32_t slot, fak_error *e);
 /* Positions [length, length + rows) were written by a step. */
 void kv_extend(kv *k, uint32_t slot, uint32_t rows);
-/* Forgets what lies beyond length; nothing moves. */
+/* Forgets what lies beyond length and gives its room back; nothing moves. */
 void kv_truncate(kv *k, uint32_t slot, uint32_t length);
 /* A new slot that begins as the first `length` positions of `from`. */
 int32_t kv_clone(kv *k, uint32_t from, uint32_t length, uint32_t *slot, fak_error *e);

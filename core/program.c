@@ -82,6 +82,16 @@ static int32_t fuse(program *p, fak_error *e)
     return FAK_OK;
 }
 
+/* Has the layer's fused kv op come back?  Then its parts are offered first (unfuse). */
+static int comes_apart(const program *p, uint32_t layer)
+{
+    for (uint32_t i = 0; i < p->ops; i++)
+        if (p->op[i].layer == layer && is_kv(p->op[i].id) && ops_find(p->op[i].id)->parts &&
+            p->verdict[SIDE_DEVICE][i] != FAK_TAKEN && !p->withheld[p->fused.origin[i]])
+            return 1;
+    return 0;
+}
+
 /* Asks the device; kv ops of a layer of which some were left are all withheld, and it is asked again. */
 static int32_t ask(program *p, uint32_t flags, fak_error *e)
 {
@@ -97,6 +107,7 @@ static int32_t ask(program *p, uint32_t flags, fak_error *e)
         if (s) return s;
         for (uint32_t i = 0; i < p->ops; i++) {
             if (verdict[i] == FAK_TAKEN || !is_kv(p->op[i].id)) continue;
+            if (comes_apart(p, p->op[i].layer)) continue;
             for (uint32_t j = 0; j < p->ops; j++) {
                 uint8_t *withheld = &p->withheld[p->fused.origin[j]];
                 if (!is_kv(p->op[j].id) || p->op[j].layer != p->op[i].layer || *withheld) continue;
@@ -169,7 +180,7 @@ static int32_t check_numerics(const program *p, fak_error *e)
 int32_t program_prepare(program *p, device *dev, device *host, const model *m,
                         const fak_limits *limits, uint32_t flags, fak_error *e)
 {
-    *p = (program){.side = {dev, host}, .m = m, .limits = *limits};
+    *p = (program){.side = {dev, host}, .m = m, .limits = *limits, .flags = flags};
     p->limits.struct_size = sizeof p->limits;
     int32_t s;
     if ((s = check_numerics(p, e)) || (s = plan_build(&p->base, m, e))) return s;
@@ -250,6 +261,7 @@ int32_t program_load(program *p, weights_progress *progress, void *self, fak_err
         for (uint32_t r = 0; info->parts && ops_row(r); r++)
             if (ops_row(r) == info) p->refused[origin] |= 1u << r;
         if (!info->parts) p->withheld[origin] = 1;
-        if ((s = settle(p, 0, e))) return s;
+        p->unfused += info->parts != 0;
+        if ((s = settle(p, p->flags, e))) return s;
     }
 }

@@ -18,6 +18,7 @@ typedef struct program {           /* zero-initialise */
     fuse_mask *refused;            /* [ops of base] fusions undone */
     uint8_t *withheld;             /* [ops of base] not offered: load found that it cannot be */
     fak_limits limits;
+    uint32_t flags;                /* enum fak_prepare_flags */
     fak_report report[SIDES];
     uint32_t ops, values, holes;   /* holes: ops of the host */
     uint32_t unfused;              /* fusions that the device refused */

@@ -58,6 +58,14 @@ static int32_t device_info(uint32_t index, const fak_setting *set, uint32_t n, f
     return FAK_OK;
 }
 
+/* The host names the backend and the option. */
+static int32_t refuse_option(fak_error *e, uint32_t index, const char *sentence)
+{
+    *e = (fak_error){.code = FAK_E_ARGUMENT, .index = index};
+    strncpy(e->message, sentence, sizeof e->message - 1);
+    return FAK_E_ARGUMENT;
+}
+
 static int32_t open_device(uint32_t index, const fak_setting *set, uint32_t n, fak_device **out,
                            const fak_opened **facts, fak_error *e)
 {
@@ -66,9 +74,9 @@ static int32_t open_device(uint32_t index, const fak_setting *set, uint32_t n, f
         return cpu_ref_fail(e, FAK_E_ARGUMENT, FAK_NO_INDEX, "there is one device, number 0");
     for (uint32_t i = 0; i < n; i++) {
         if (strcmp(set[i].name, "fused"))
-            return cpu_ref_fail(e, FAK_E_ARGUMENT, i, "unknown option; it has: fused");
+            return refuse_option(e, i, "unknown option; it has: fused");
         if (strcmp(set[i].value, "0") && strcmp(set[i].value, "1"))
-            return cpu_ref_fail(e, FAK_E_ARGUMENT, i, "option fused is 0 or 1");
+            return refuse_option(e, i, "it is 0 or 1");
         fused = set[i].value[0] == '1';
     }
     fak_device *d = malloc(sizeof *d);

@@ -16,9 +16,12 @@ typedef struct cpu_ref_weights { /* of one or more programs */
 
 struct fak_program {
     fak_limits limits;
-    uint32_t ops, values, layers, flags;
+    uint32_t ops, values, flags;
+    uint32_t layers, kv_layers; /* of the plan; those whose kv is here */
+    uint32_t *kv_layer;     /* [layers] index among kv_layers, or FAK_NO_INDEX; ops hold the index */
     fak_op *op;             /* [ops] */
     uint8_t *taken;         /* [ops] */
+    uint32_t embeds;        /* does it run an EMBED? */
     uint32_t argmax;        /* value id of the ARGMAX tail's output, 0 = none */
     uint32_t *slot_of;      /* [values] piece of the arena + 1; 0 = none */
     char *arena;            /* activations; values whose lives do not overlap share pieces */

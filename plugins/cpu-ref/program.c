@@ -61,7 +61,22 @@ static void judge(const fak_device *d, fak_program *p, uint32_t *verdict)
         for (uint32_t j = 0; j < p->ops; j++)
             if (p->op[j].layer == p->op[i].layer && uses_kv(&p->op[j])) p->taken[j] = 0;
     }
-    for (uint32_t i = 0; i < p->ops; i++) verdict[i] = p->taken[i] ? FAK_TAKEN : FAK_HOST;
+    for (uint32_t i = 0; i < p->ops; i++) {
+        verdict[i] = p->taken[i] ? FAK_TAKEN : FAK_HOST;
+        p->embeds |= p->taken[i] && p->op[i].id == FAK_OP_EMBED;
+    }
+}
+
+/* Numbers the layers whose kv is here; their ops name that number from now on. */
+static void number_layers(fak_program *p)
+{
+    for (uint32_t i = 0; i < p->layers; i++) p->kv_layer[i] = FAK_NO_INDEX;
+    for (uint32_t i = 0; i < p->ops; i++) {
+        fak_op *o = &p->op[i];
+        if (!p->taken[i] || !uses_kv(o)) continue;
+        if (p->kv_layer[o->layer] == FAK_NO_INDEX) p->kv_layer[o->layer] = p->kv_layers++;
+        o->layer = p->kv_layer[o->layer];
+    }
 }
 
 /* ---- layout: values whose lives do not overlap share a piece of the arena ---- */
@@ -143,12 +158,13 @@ static int32_t copy_plan(fak_program *p, const fak_plan *plan)
     p->ops = plan->ops.count;
     p->layers = plan->layers;
     p->op = calloc(p->ops + 1ul, sizeof *p->op);
+    p->kv_layer = calloc(p->layers + 1ul, sizeof *p->kv_layer);
     p->taken = calloc(p->ops + 1ul, 1);
     p->slot_of = calloc(p->values, sizeof *p->slot_of);
     p->memory.values = p->values;
     p->memory.value = calloc((size_t)p->values + OP_PARTS, sizeof *p->memory.value);
     p->memory.at = calloc((size_t)p->values + OP_PARTS, sizeof *p->memory.at);
-    if (!p->op || !p->taken || !p->slot_of || !p->memory.value || !p->memory.at)
+    if (!p->op || !p->kv_layer || !p->taken || !p->slot_of || !p->memory.value || !p->memory.at)
         return FAK_E_MEMORY;
     for (uint32_t i = 0; i < p->ops; i++) FAK_GET(&p->op[i], plan, ops, i);
     for (uint32_t i = 0; i < p->values; i++) FAK_GET(&p->memory.value[i], plan, values, i);
@@ -198,13 +214,13 @@ static fak_report report_of(const fak_program *p, const layout *l, uint64_t aren
 {
     const fak_limits *lim = &p->limits;
     fak_report r = {.flags = FAK_EXACT, .shapes = FAK_ANY_SPANS};
-    uint64_t kv = ref_kv_bytes(&p->memory.kv, p->layers),
+    uint64_t kv = ref_kv_bytes(&p->memory.kv, p->kv_layers),
              cells = (uint64_t)lim->slots * lim->context;
     for (uint32_t i = 0; i < p->values; i++)
         if (l->touched[i] && is_weight(p, i)) r.weight_bytes += value_bytes(p, i);
     r.load_peak_bytes = r.weight_bytes;
     r.kv_bytes = 2 * kv;
-    if (p->flags & FAK_EVICTABLE) r.kv_bytes += cells * p->layers * p->memory.kv.width * 4;
+    if (p->flags & FAK_EVICTABLE) r.kv_bytes += cells * p->kv_layers * p->memory.kv.width * 4;
     r.kv_token_bytes = cells ? r.kv_bytes / cells : 0;
     r.scratch_bytes = arena + scratch;
     r.host_bytes = lim->step_bytes + lim->rows * 4ull;
@@ -215,7 +231,7 @@ static int32_t allocate(fak_program *p, const layout *l, uint64_t arena, uint64_
                         const uint64_t temp_bytes[OP_PARTS])
 {
     ref_memory *m = &p->memory;
-    uint64_t kv = ref_kv_bytes(&m->kv, p->layers), at = 0;
+    uint64_t kv = ref_kv_bytes(&m->kv, p->kv_layers), at = 0;
     p->arena = malloc(arena + 1);
     p->step = malloc(p->limits.step_bytes + p->limits.rows * 4ul);
     m->scratch = malloc(scratch + 1);
@@ -289,6 +305,7 @@ int32_t cpu_ref_prepare(fak_device *d, const fak_plan *plan, const fak_limits *l
     }
     if (!s) {
         judge(d, p, verdict);
+        number_layers(p);
         s = finish(p, &l, weights_of, report);
     }
     if (s) no_memory(e, "not enough host memory for the plan");
@@ -326,9 +343,9 @@ void cpu_ref_release(fak_program *p)
     if (!p) return;
     release_weights(p->weights);
     for (uint32_t k = 0; p->memory.at && k < OP_PARTS; k++) free(p->memory.at[p->values + k]);
-    void *own[] = {p->op,          p->taken,       p->slot_of,       p->arena,
-                   p->step,        p->length,      p->memory.value,  p->memory.at,
-                   p->memory.kv.k, p->memory.kv.v, p->memory.kv.raw, p->memory.scratch};
+    void *own[] = {p->op,          p->kv_layer,      p->taken,         p->slot_of,   p->arena,
+                   p->step,        p->length,        p->memory.value,  p->memory.at, p->memory.kv.k,
+                   p->memory.kv.v, p->memory.kv.raw, p->memory.scratch};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) free(own[i]);
     free(p);
 }

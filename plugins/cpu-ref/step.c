@@ -41,8 +41,9 @@ static int32_t reserve(fak_program *p, const fak_step *s, fak_error *e)
 int32_t cpu_ref_begin(fak_program *p, const fak_step *s, fak_error *e)
 {
     int from_argmax = (s->flags & FAK_TOKENS_FROM_ARGMAX) != 0;
+    if (from_argmax && !p->embeds) from_argmax = 0; /* token ids are nothing to it */
     if (from_argmax && (!p->argmax || !p->memory.at[p->argmax] || !p->memory.step ||
-                        p->step->wanted.count != s->rows))
+                        p->step->want != FAK_WANT_ARGMAX || p->step->wanted.count != s->rows))
         return cpu_ref_fail(e, FAK_E_ARGUMENT, FAK_NO_INDEX,
                             "the step before did not leave an argmax for every row");
     int32_t status = p->length ? reserve(p, s, e) : FAK_OK;
@@ -127,7 +128,7 @@ int32_t cpu_ref_kv_clone(fak_program *p, uint32_t to, uint32_t from, uint32_t le
     for (uint32_t i = 0; i < p->limits.slots; i++) total += i == to ? 0 : p->length[i];
     if (total > p->limits.kv_tokens)
         return cpu_ref_fail(e, FAK_E_KV_FULL, to, "no kv room for a clone");
-    for (uint32_t l = 0; l < p->layers; l++) ref_kv_clone(&p->memory.kv, l, to, from, len);
+    for (uint32_t l = 0; l < p->kv_layers; l++) ref_kv_clone(&p->memory.kv, l, to, from, len);
     p->length[to] = len;
     return FAK_OK;
 }
@@ -168,11 +169,12 @@ static uint32_t layer_cols(const fak_program *p, uint32_t layer)
 }
 
 static int32_t kv_range(const fak_program *p, uint32_t slot, uint32_t layer, uint32_t first,
-                        uint32_t len, uint32_t *cols, fak_error *e)
+                        uint32_t len, uint32_t *index, uint32_t *cols, fak_error *e)
 {
     int32_t s = no_kv(p, slot, e);
     if (s) return s;
-    *cols = layer_cols(p, layer);
+    *index = layer < p->layers ? p->kv_layer[layer] : FAK_NO_INDEX;
+    *cols = layer_cols(p, *index);
     if (!*cols || first > p->limits.context || len > p->limits.context - first)
         return cpu_ref_fail(e, FAK_E_ARGUMENT, slot, "no such kv positions");
     return FAK_OK;
@@ -181,10 +183,10 @@ static int32_t kv_range(const fak_program *p, uint32_t slot, uint32_t layer, uin
 int32_t cpu_ref_kv_read(fak_program *p, uint32_t slot, uint32_t layer, uint32_t first, uint32_t len,
                         void *k, void *v, uint64_t *ticket, fak_error *e)
 {
-    uint32_t cols;
-    int32_t s = kv_range(p, slot, layer, first, len, &cols, e);
+    uint32_t index, cols;
+    int32_t s = kv_range(p, slot, layer, first, len, &index, &cols, e);
     for (uint32_t i = 0; !s && i < len; i++)
-        ref_kv_read(&p->memory.kv, layer, slot, first + i, cols, (float *)k + (size_t)i * cols,
+        ref_kv_read(&p->memory.kv, index, slot, first + i, cols, (float *)k + (size_t)i * cols,
                     (float *)v + (size_t)i * cols);
     *ticket = 0;
     return s;
@@ -193,10 +195,10 @@ int32_t cpu_ref_kv_read(fak_program *p, uint32_t slot, uint32_t layer, uint32_t 
 int32_t cpu_ref_kv_write(fak_program *p, uint32_t slot, uint32_t layer, uint32_t first,
                          uint32_t len, const void *k, const void *v, fak_error *e)
 {
-    uint32_t cols;
-    int32_t s = kv_range(p, slot, layer, first, len, &cols, e);
+    uint32_t index, cols;
+    int32_t s = kv_range(p, slot, layer, first, len, &index, &cols, e);
     for (uint32_t i = 0; !s && i < len; i++)
-        ref_kv_write(&p->memory.kv, layer, slot, first + i, cols,
+        ref_kv_write(&p->memory.kv, index, slot, first + i, cols,
                      (const float *)k + (size_t)i * cols, (const float *)v + (size_t)i * cols);
     if (!s && p->length[slot] < first + len) p->length[slot] = first + len;
     return s;
