@@ -1,7 +1,9 @@
 /* cmd_inspect - fakrun inspect MODEL: metadata, tensors, shape, and the plan. */
+#include "capacity.h"
 #include "cmd.h"
 #include "json_out.h"
 #include "plan_text.h"
+#include "session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -97,6 +99,38 @@ static json_t *shape(const model *m)
                      (json_int_t)model_weight_bytes(m));
 }
 
+static json_t *memory_json(const capacity *c)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "needed",
+                     (json_int_t)c->needed, "weights", (json_int_t)c->weight_bytes, "lent",
+                     (json_int_t)c->lent_bytes, "kv", (json_int_t)c->kv_bytes, "kv_position",
+                     (json_int_t)c->kv_position_bytes, "other", (json_int_t)c->other_bytes, "there",
+                     (json_int_t)c->there, "context", (json_int_t)c->context, "context_fits",
+                     (json_int_t)c->fits);
+}
+
+/* A dry run on the backend that would run it: what it needs and what there is.  Nothing is loaded. */
+static int32_t look_at_memory(json_t *all, const model *m, const choose_options *o,
+                              const environment *env, capacity out[2], fak_error *e)
+{
+    choice c;
+    program p = {0};
+    session_options options = {0};
+    int32_t s = choose_open(&c, o, env, e);
+    fak_limits limits = s ? (fak_limits){0} : session_limits(m, &c.device, &options);
+    if (!s) s = program_prepare(&p, &c.device, &c.host, m, &limits, FAK_DRY_RUN, e);
+    if (!s) {
+        out[0] = capacity_of_host(&p);
+        out[1] = capacity_of_device(&p);
+        json_object_set_new(all, "backend", json_string(c.device.from->name));
+        json_object_set_new(all, "memory", memory_json(&out[0]));
+        if (out[1].needed) json_object_set_new(all, "device_memory", memory_json(&out[1]));
+    }
+    program_close(&p);
+    choose_close(&c);
+    return s;
+}
+
 /* ---- for people ---- */
 
 /* At most so many bytes of a value as JSON has it, without the quotes of a string when bare: nothing
@@ -190,54 +224,92 @@ static int32_t print_plan(const model *m, int whole, fak_error *e)
     return s;
 }
 
-int cmd_inspect(int argc, char **argv, const environment *env)
+typedef struct inspect {
+    const char *path, *dtype;
+    uint32_t context;
+    int json, plan, verbose;
+    choose_options backend;
+} inspect;
+
+static int parse(inspect *o, int argc, char **argv)
 {
-    const char *path = NULL;
-    int json = 0, plan_wanted = 0, verbose = 0;
     /* clang-format off */
     const arg table[] = {
-        {0, "plan", ARG_FLAG, NULL, "print the forward pass: one turn of the layers, both tails", &plan_wanted, 0, 0, NULL},
-        {'v', "verbose", ARG_FLAG, NULL, "with --plan: every layer (what fak reads back)", &verbose, 0, 0, NULL},
-        {0, "json", ARG_FLAG, NULL, "print one JSON object", &json, 0, 0, NULL},
+        {0, "plan", ARG_FLAG, NULL, "print the forward pass: one turn of the layers, both tails", &o->plan, 0, 0, NULL},
+        {'v', "verbose", ARG_FLAG, NULL, "with --plan: every layer (what fak reads back)", &o->verbose, 0, 0, NULL},
+        {0, "ctx", ARG_NUMBER, "N", "positions of context to reckon with", &o->context, 1, 1u << 20, NULL},
+        {0, "dtype", ARG_CHOICE, "TYPE", "weights loaded as file|f32|f16|bf16|q8_0|q4_0|q4_1", &o->dtype, 0, 0, "file|f32|f16|bf16|q8_0|q4_0|q4_1"},
+        {0, "backend", ARG_TEXT, "NAME[:DEV]", "the backend to reckon with", &o->backend.backend, 0, 0, NULL},
+        {0, "json", ARG_FLAG, NULL, "print one JSON object", &o->json, 0, 0, NULL},
     };
     /* clang-format on */
-    const args a = {"usage: fakrun inspect MODEL [--plan [-v]] [--json]",
-                    "Prints what is in a GGUF file, a model that fak can run or not.",
-                    "  fakrun inspect model.gguf\n  fakrun inspect model.gguf --plan\n",
-                    table,
-                    sizeof table / sizeof *table,
-                    1};
-    (void)env;
-    int rc = cmd_parse(&a, argc, argv, &path);
+    const args a = {
+        "usage: fakrun inspect MODEL [--plan [-v]] [--ctx N] [--json]",
+        "Prints what is in a GGUF file, a model that fak can run or not, and what running it "
+        "needs.",
+        "  fakrun inspect model.gguf\n  fakrun inspect model.gguf --plan\n"
+        "  fakrun inspect model.gguf --ctx 8192 --dtype f32\n",
+        table,
+        sizeof table / sizeof *table,
+        1};
+    fak_error e;
+    int rc = cmd_parse(&a, argc, argv, &o->path);
+    if (rc >= 0 || !o->plan || !o->json) return rc;
+    status_set(&e, STATUS_REFUSED, "--plan is text; it does not go with --json");
+    return cmd_fail(&e);
+}
+
+static json_t *describe(const inspect *o, const gguf *g, const model *m, const fak_error *why)
+{
+    json_t *all = json_pack("{s:o, s:i, s:I, s:o, s:o}", "file",
+                            json_out_text(o->path, strlen(o->path)), "version",
+                            (int)gguf_version(g), "bytes", (json_int_t)gguf_file_bytes(g),
+                            "metadata", metadata(g), "tensors", tensors(g));
+    json_object_set_new(all, why->code ? "not_a_model" : "model",
+                        why->code ? json_out_text(why->message, strlen(why->message)) : shape(m));
+    return all;
+}
+
+static int32_t print_all(const inspect *o, const gguf *g, const model *m, const fak_error *why,
+                         const environment *env, fak_error *e)
+{
+    capacity memory[2] = {{0}};
+    json_t *all = describe(o, g, m, why);
+    int32_t s = why->code ? FAK_OK : look_at_memory(all, m, &o->backend, env, memory, e);
+    if (!s && o->json) {
+        json_out_print(all);
+        return FAK_OK;
+    }
+    if (!s) print_people(all);
+    for (int i = 0; !s && i < 2; i++) {
+        if (!memory[i].needed) continue;
+        printf(i ? "on the device: " : "on %s: ",
+               json_string_value(json_object_get(all, "backend")));
+        capacity_print(&memory[i], stdout);
+    }
+    json_decref(all);
+    return s;
+}
+
+int cmd_inspect(int argc, char **argv, const environment *env)
+{
+    inspect o = {0};
+    int rc = parse(&o, argc, argv);
     if (rc >= 0) return rc;
     gguf *g = NULL;
     model m = {0};
     fak_error e = {0}, why = {0};
-    int32_t s = plan_wanted && json
-                    ? status_set(&e, STATUS_REFUSED, "--plan is text; it does not go with --json")
-                    : gguf_open(&g, path, &e);
-    int32_t no_model = s ? s : model_open(&m, g, 0, 0, &why);
-    if (!s && plan_wanted) {
+    const dtype_info *dtype = o.dtype ? dtype_by_name(o.dtype) : NULL; /* NULL: as in the file */
+    int32_t s = gguf_open(&g, o.path, &e);
+    int32_t no_model = s ? s : model_open(&m, g, dtype ? dtype->id : 0, o.context, &why);
+    if (!s && (o.plan || no_model == STATUS_REFUSED)) {
         s = no_model;
         e = why;
-        if (!s) s = print_plan(&m, verbose, &e);
+        if (!s) s = print_plan(&m, o.verbose, &e);
     } else if (!s) {
-        json_t *all = json_pack("{s:o, s:i, s:I, s:o, s:o}", "file",
-                                json_out_text(path, strlen(path)), "version", (int)gguf_version(g),
-                                "bytes", (json_int_t)gguf_file_bytes(g), "metadata", metadata(g),
-                                "tensors", tensors(g));
-        json_object_set_new(all, no_model ? "not_a_model" : "model",
-                            no_model ? json_out_text(why.message, strlen(why.message)) : shape(&m));
-        if (!json) print_people(all);
-        if (json)
-            json_out_print(all);
-        else
-            json_decref(all);
+        s = print_all(&o, g, &m, &why, env, &e);
     }
-    if (s)
-        rc = cmd_fail(&e);
-    else
-        rc = cmd_printed(EXIT_DONE);
+    rc = s ? cmd_fail(&e) : cmd_printed(EXIT_DONE);
     model_close(&m);
     gguf_close(g);
     return rc;

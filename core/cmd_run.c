@@ -1,4 +1,5 @@
 /* cmd_run - fakrun -m MODEL -p TEXT: generates text. */
+#include "capacity.h"
 #include "cmd.h"
 #include "json_out.h"
 #include "port.h"
@@ -15,7 +16,7 @@ typedef struct run {
     const char *model_path, *text, *file, *dtype, *act;
     uint32_t max_new, context;
     float temperature;
-    int ignore_eos, json, special;
+    int ignore_eos, json, special, no_verify;
     choose_options backend;
     /* what was opened */
     gguf *file_map;
@@ -58,6 +59,7 @@ static int parse(run *r, int argc, char **argv)
         {0, "act", ARG_CHOICE, "MODE", "activations of matmuls by block weights: q8|f32 (default q8)", &r->act, 0, 0, "q8|f32"},
         {0, "ignore-eos", ARG_FLAG, NULL, "go on after an end-of-text token", &r->ignore_eos, 0, 0, NULL},
         {0, "special", ARG_FLAG, NULL, "show control tokens as text", &r->special, 0, 0, NULL},
+        {0, "no-verify", ARG_FLAG, NULL, "load weights without looking for broken blocks", &r->no_verify, 0, 0, NULL},
         {0, "backend", ARG_TEXT, "NAME[:DEV]", "this backend, and no other; DEV is a number or an id", &b->backend, 0, 0, NULL},
         {0, "backend-path", ARG_TEXT, "FILE", "the backend in this file, and no other", &b->backend_path, 0, 0, NULL},
         {'o', "option", ARG_LIST, "NAME=VALUE", "an option of the backend; see fakrun backends -v", &b->settings, 0, 0, NULL},
@@ -111,17 +113,33 @@ static int32_t show_loading(void *self, uint64_t done)
     return cmd_interrupted ? FAK_E_CANCELLED : FAK_OK;
 }
 
+static void show_capacity(void *self, const program *p)
+{
+    const run *r = self;
+    const capacity host = capacity_of_host(p), own = capacity_of_device(p);
+    if (r->backend.quiet) return;
+    fprintf(stderr, "fakrun: ");
+    capacity_print(&host, stderr);
+    if (!own.needed) return;
+    fprintf(stderr, "fakrun: on the device: ");
+    capacity_print(&own, stderr);
+}
+
 static int32_t open_all(run *r, const environment *env, fak_error *e)
 {
     double start = port_seconds();
     const dtype_info *dtype = r->dtype ? dtype_by_name(r->dtype) : NULL; /* NULL: file */
-    session_options o = {.act = !r->act ? 0 : r->act[0] == 'q' ? FAK_ACT_Q8 : FAK_ACT_F32};
+    session_options o = {.act = !r->act            ? 0
+                                : r->act[0] == 'q' ? FAK_ACT_Q8
+                                                   : FAK_ACT_F32,
+                         .on_capacity = show_capacity};
     int32_t s;
     if ((s = choose_open(&r->choice, &r->backend, env, e)) ||
         (s = gguf_open(&r->file_map, r->model_path, e)) ||
         (s = tokenizer_open(&r->tokenizer, r->file_map, e)) || (s = read_prompt(r, e)) ||
         (s = model_open(&r->model, r->file_map, dtype ? dtype->id : 0, r->context, e)))
         return s;
+    r->model.weights.unverified = r->no_verify;
     if (r->prompt.count > r->model.context)
         return status_set(e, STATUS_REFUSED, "prompt has %zu tokens; context is %" PRIu32,
                           r->prompt.count, r->model.context);

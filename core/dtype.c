@@ -179,6 +179,20 @@ void dtype_serve_row(uint32_t id, uint32_t form, uint32_t cols, const void *row,
     }
 }
 
+uint32_t dtype_bad_block(uint32_t id, uint32_t cols, const void *row, uint16_t *bits)
+{
+    const dtype_info *info = dtype_find(id);
+    const uint8_t *block = row;
+    uint32_t scales = id == FAK_Q4_1 ? 2 : 1;
+    if (info->block == 1) return FAK_NO_INDEX;
+    for (uint32_t b = 0; b < cols / info->block; b++, block += info->block_bytes)
+        for (uint32_t i = 0; i < scales; i++) {
+            *bits = (uint16_t)(block[2 * i] | block[2 * i + 1] << 8);
+            if ((*bits & 0x7c00u) == 0x7c00u) return b;
+        }
+    return FAK_NO_INDEX;
+}
+
 /* ---- quantisers ---- */
 
 /* 1/d, or 0 where that is no number to multiply by. */

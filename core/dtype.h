@@ -27,6 +27,10 @@ void dtype_serve_row(uint32_t id, uint32_t form, uint32_t cols, const void *row,
 /* Bytes of such a row; 0 for a form that the dtype does not have, or cols that it cannot have. */
 uint64_t dtype_form_bytes(uint32_t id, uint32_t form, uint32_t cols);
 
+/* The first block of a row whose scale or minimum is no finite number, with its bits; FAK_NO_INDEX where
+ * all are, and for plain dtypes. */
+uint32_t dtype_bad_block(uint32_t id, uint32_t cols, const void *row, uint16_t *bits);
+
 float dtype_from_f16(uint16_t h); /* exact; NaNs stay quiet NaNs */
 uint16_t dtype_to_f16(float x);   /* nearest even; too large becomes infinite */
 float dtype_from_bf16(uint16_t h);

@@ -27,10 +27,7 @@ uint32_t model_weight(const model *m, enum model_role role, uint32_t layer)
 uint64_t model_weight_bytes(const model *m)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < m->weights.count; i++) {
-        const weight *w = &m->weights.at[i];
-        bytes += w->rows * dtype_row_bytes(w->dtype, w->cols);
-    }
+    for (uint32_t i = 0; i < m->weights.count; i++) bytes += weights_bytes(&m->weights.at[i]);
     return bytes;
 }
 

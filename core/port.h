@@ -24,6 +24,9 @@ int port_executable(char *dst, size_t dst_bytes);
 
 double port_seconds(void); /* monotonic */
 
+uint64_t port_address_limit(void); /* bytes of address space that the process may have, 0 = any */
+uint64_t port_page_bytes(void);
+
 /* The environment, for main only; NULL in a privileged process. */
 const char *port_environment(const char *name);
 #endif

@@ -92,19 +92,26 @@ static int comes_apart(const program *p, uint32_t layer)
     return 0;
 }
 
+static int offered(const program *p, uint32_t op)
+{
+    return !p->withheld[p->fused.origin[op]] && device_offers(p->side[SIDE_DEVICE], &p->op[op]);
+}
+
 /* Asks the device; kv ops of a layer of which some were left are all withheld, and it is asked again. */
 static int32_t ask(program *p, uint32_t flags, fak_error *e)
 {
     uint32_t *verdict = p->verdict[SIDE_DEVICE];
     for (;;) {
         uint32_t again = 0;
-        for (uint32_t i = 0; i < p->ops; i++)
-            verdict[i] = !p->withheld[p->fused.origin[i]] &&
-                                 device_offers(p->side[SIDE_DEVICE], &p->op[i])
-                             ? FAK_TAKEN
-                             : FAK_HOST;
+        for (uint32_t i = 0; i < p->ops; i++) verdict[i] = offered(p, i) ? FAK_TAKEN : FAK_HOST;
         int32_t s = prepare_side(p, SIDE_DEVICE, flags, e);
         if (s) return s;
+        for (uint32_t i = 0; i < p->ops; i++)
+            if (verdict[i] > FAK_TAKEN || (verdict[i] == FAK_TAKEN && !offered(p, i)))
+                return status_set(
+                    e, FAK_E_PROGRAM,
+                    "backend %s: verdict %" PRIu32 " on op %" PRIu32 " (%s), which was not offered",
+                    p->side[SIDE_DEVICE]->from->name, verdict[i], i, ops_name(p->op[i].id));
         for (uint32_t i = 0; i < p->ops; i++) {
             if (verdict[i] == FAK_TAKEN || !is_kv(p->op[i].id)) continue;
             if (comes_apart(p, p->op[i].layer)) continue;
@@ -195,7 +202,13 @@ int32_t program_prepare(program *p, device *dev, device *host, const model *m,
         !p->verdict[SIDE_HOST])
         return status_memory(e, "the program", ops * sizeof *p->op);
     s = settle(p, FAK_DRY_RUN | flags, e);
-    return s || flags & FAK_DRY_RUN ? s : settle(p, flags, e);
+    return s || flags & FAK_DRY_RUN ? s : program_commit(p, e);
+}
+
+int32_t program_commit(program *p, fak_error *e)
+{
+    p->flags &= ~(uint32_t)FAK_DRY_RUN;
+    return settle(p, p->flags, e);
 }
 
 void program_close(program *p)

@@ -25,11 +25,13 @@ typedef struct program {           /* zero-initialise */
     uint8_t holds_kv[SIDES];       /* does the side hold the kv of some layer? */
 } program;
 
-/* Builds and fuses the plan, settles verdicts, prepares both sides (flags: enum fak_prepare_flags; with
- * FAK_DRY_RUN nothing is allocated on devices).  *host may be *dev's twin but not dev itself.
- * Errors name what is needed; program_close in any case. */
+/* Builds and fuses the plan, settles verdicts, prepares both sides (flags: enum fak_prepare_flags).  With
+ * FAK_DRY_RUN nothing is allocated on devices: see capacity.h, then program_commit.  host: completes
+ * what dev leaves; may be dev itself where it takes all.  program_close in any case. */
 int32_t program_prepare(program *p, device *dev, device *host, const model *m,
                         const fak_limits *limits, uint32_t flags, fak_error *e);
+/* After a dry run: the same for real. */
+int32_t program_commit(program *p, fak_error *e);
 /* Loads all weights of both sides from the model; progress may be NULL. */
 int32_t program_load(program *p, weights_progress *progress, void *self, fak_error *e);
 void program_close(program *p); /* a zero or half-built program is fine */

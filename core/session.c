@@ -1,6 +1,7 @@
 /* session - see session.h. */
 #include "session.h"
 
+#include "capacity.h"
 #include "port.h"
 
 #include <inttypes.h>
@@ -11,7 +12,7 @@ static uint32_t at_least(uint32_t value, uint32_t otherwise)
     return value ? value : otherwise;
 }
 
-static fak_limits limits_of(const model *m, const device *dev, const session_options *o)
+fak_limits session_limits(const model *m, const device *dev, const session_options *o)
 {
     uint32_t context = at_least(o->context, m->context), slots = at_least(o->slots, 1);
     uint32_t rows = at_least(o->rows, 128), wanted = at_least(o->wanted, 1);
@@ -35,13 +36,16 @@ int32_t session_open(session *s, const model *m, device *dev, device *host,
                      fak_error *e)
 {
     *s = (session){.m = m};
-    fak_limits limits = limits_of(m, dev, options);
+    fak_limits limits = session_limits(m, dev, options);
     if (limits.context > m->context)
         return status_set(e, STATUS_REFUSED,
                           "a context of %" PRIu32 "; the model was opened for %" PRIu32,
                           limits.context, m->context);
-    int32_t rc = program_prepare(&s->program, dev, host, m, &limits, options->flags, e);
-    if (rc || (rc = program_load(&s->program, progress, self, e)) ||
+    int32_t rc =
+        program_prepare(&s->program, dev, host, m, &limits, options->flags | FAK_DRY_RUN, e);
+    if (!rc && options->on_capacity) options->on_capacity(self, &s->program);
+    if (rc || (rc = capacity_check(&s->program, e)) || (rc = program_commit(&s->program, e)) ||
+        (rc = program_load(&s->program, progress, self, e)) ||
         (rc = exec_open(&s->exec, &s->program, e)) || (rc = kv_open(&s->kv, &s->program, e)))
         return rc;
     s->step = malloc(limits.step_bytes);
@@ -78,11 +82,20 @@ static int32_t feed_step(session *s, uint32_t slot, const uint32_t *id, uint32_t
     return rc;
 }
 
+/* Rows of a step that the device takes and likes; it may take only spans of one row. */
+static uint32_t step_rows(const session *s)
+{
+    const fak_report *r = &s->program.report[SIDE_DEVICE];
+    uint32_t rows = s->program.limits.rows;
+    if (r->shapes && !(r->shapes & (FAK_ONE_SPAN | FAK_ANY_SPANS))) return 1;
+    return r->best_rows && r->best_rows < rows ? r->best_rows : rows;
+}
+
 int32_t session_feed(session *s, uint32_t slot, const uint32_t *id, uint32_t count, uint32_t want,
                      int all, void *out, fak_error *e)
 {
     const fak_limits *limits = &s->program.limits;
-    uint32_t width = want == FAK_WANT_LOGITS ? s->m->vocab : 1, most = limits->rows;
+    uint32_t width = want == FAK_WANT_LOGITS ? s->m->vocab : 1, most = step_rows(s);
     if (count > s->kv.context - s->kv.length[slot])
         return status_set(e, FAK_E_KV_FULL,
                           "%" PRIu32 " tokens after %" PRIu32 "; context is %" PRIu32, count,

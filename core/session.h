@@ -12,6 +12,8 @@ typedef struct session_options {
     uint32_t kv_dtype;        /* 0 = F32 */
     uint32_t act;             /* enum fak_numerics ACT_*, 0 = what fits (program_default_act) */
     uint32_t flags;           /* enum fak_prepare_flags */
+    /* NULL, or told what is needed before any of it is taken (capacity.h) */
+    void (*on_capacity)(void *self, const program *p);
 } session_options;
 
 typedef struct session {      /* zero-initialise */
@@ -25,7 +27,10 @@ typedef struct session {      /* zero-initialise */
     void *stop_self;
 } session;
 
-/* Prepares, loads (progress may be NULL) and opens; *m, *dev and *host must outlive the session. */
+/* The limits that a program gets for these options. */
+fak_limits session_limits(const model *m, const device *dev, const session_options *options);
+
+/* Prepares, refuses what does not fit (capacity.h), loads (progress may be NULL) and opens; *m, *dev and *host must outlive the session. */
 int32_t session_open(session *s, const model *m, device *dev, device *host,
                      const session_options *options, weights_progress *progress, void *self,
                      fak_error *e);

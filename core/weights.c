@@ -52,6 +52,21 @@ static const void *native_row(const weights_source *s, const weight *w, uint32_t
     return s->row;
 }
 
+/* Are the scales of row r finite numbers?  Reads 2 or 4 bytes a block, in the file's order. */
+static int32_t verify_row(const weights_source *s, const weight *w, uint32_t r, fak_error *e)
+{
+    uint16_t bits;
+    if (s->table->unverified || !w->tensor) return FAK_OK;
+    uint32_t from = w->tensor->dtype;
+    const uint8_t *row = w->tensor->data + r * dtype_row_bytes(from, w->cols);
+    uint32_t block = dtype_bad_block(from, w->cols, row, &bits);
+    if (block == FAK_NO_INDEX) return FAK_OK;
+    return status_set(e, STATUS_BAD_FILE,
+                      "tensor %s: a scale of block %" PRIu32 " of row %" PRIu32
+                      " is no finite number (bits %04x); --no-verify loads it all the same",
+                      w->name, block, r, bits);
+}
+
 static int32_t read_rows(void *self, uint32_t value, uint32_t form, uint32_t first, uint32_t rows,
                          void *dst, uint64_t dst_bytes, fak_error *e)
 {
@@ -68,13 +83,29 @@ static int32_t read_rows(void *self, uint32_t value, uint32_t form, uint32_t fir
                           "weight \"%s\": rows %" PRIu32 "+%" PRIu32 " of %" PRIu32 " into %" PRIu64
                           " bytes",
                           w->name, first, rows, w->rows, dst_bytes);
-    for (uint32_t r = 0; r < rows; r++)
+    for (uint32_t r = 0; r < rows; r++) {
+        int32_t rc = verify_row(s, w, weights_source_row(w, first + r), e);
+        if (rc) return rc;
         dtype_serve_row(w->dtype, form, w->cols, native_row(s, w, first + r),
                         (char *)dst + r * row_bytes);
+    }
     s->done_bytes += rows * dtype_row_bytes(w->dtype, w->cols);
     if (s->progress && s->progress(s->progress_self, s->done_bytes))
         return status_set(e, FAK_E_CANCELLED, "cancelled while loading \"%s\"", w->name);
     return FAK_OK;
+}
+
+uint64_t weights_bytes(const weight *w)
+{
+    return w->rows * dtype_row_bytes(w->dtype, w->cols);
+}
+
+int weights_lendable(const weight *w)
+{
+    const dtype_info *info = dtype_find(w->dtype);
+    uintptr_t align = info->block > 1 ? 1 : info->block_bytes;
+    if (!w->tensor) return 1; /* lent from the table */
+    return w->tensor->dtype == w->dtype && !w->rot_dim && (uintptr_t)w->tensor->data % align == 0;
 }
 
 static const void *borrow(void *self, uint32_t value)
@@ -82,17 +113,14 @@ static const void *borrow(void *self, uint32_t value)
     weights_source *s = self;
     if (value >= s->values || s->index[value] == FAK_NO_INDEX) return NULL;
     const weight *w = &s->table->at[s->index[value]];
-    const void *bytes = w->made;
-    if (w->tensor) {
-        const dtype_info *info = dtype_find(w->dtype);
-        uintptr_t align = info->block > 1 ? 1 : info->block_bytes;
-        if (w->tensor->dtype != w->dtype || w->rot_dim || (uintptr_t)w->tensor->data % align)
-            return NULL;
-        bytes = w->tensor->data;
+    if (!weights_lendable(w)) return NULL;
+    for (uint32_t r = 0; r < w->rows; r++) {
+        fak_error e; /* read will find it again, and can say it */
+        if (verify_row(s, w, r, &e)) return NULL;
     }
-    s->done_bytes += w->rows * dtype_row_bytes(w->dtype, w->cols);
+    s->done_bytes += weights_bytes(w);
     if (s->progress) s->progress(s->progress_self, s->done_bytes); /* a cancel waits for a read */
-    return bytes;
+    return w->tensor ? (const void *)w->tensor->data : w->made;
 }
 
 int32_t weights_source_open(weights_source *s, fak_source *api, fak_error *e)

@@ -19,6 +19,7 @@ typedef struct weight {
 typedef struct weights {       /* zero-initialise */
     weight *at;
     uint32_t count, room;
+    int unverified;            /* do not look for block scales that are no finite numbers */
 } weights;
 
 /* Appends *w; its index is count before.  Takes w->made over, also when it fails. */
@@ -28,6 +29,10 @@ void weights_free(weights *table); /* a zero table is fine */
 /* Row r of what is served is row weights_source_row(w, r) of the tensor:
  * in a head, half j, pair i < rot/2 lies at 2i + j. */
 uint32_t weights_source_row(const weight *w, uint32_t r);
+
+/* Is it served from where it lies in the file, without memory of its own? */
+int weights_lendable(const weight *w);
+uint64_t weights_bytes(const weight *w); /* of all rows, NATIVE */
 
 typedef int32_t weights_progress(void *self, uint64_t done_bytes); /* not 0: cancel */
 
@@ -42,7 +47,8 @@ typedef struct weights_source { /* what fak_source.self points to */
     float *f32;
 } weights_source;
 
-/* Fills *api so that backends can pull; close frees what open took. */
+/* Fills *api so that backends can pull; close frees what open took.  A row of blocks whose scales are no
+ * finite numbers answers STATUS_BAD_FILE, with tensor and block, unless table->unverified. */
 int32_t weights_source_open(weights_source *s, fak_source *api, fak_error *e);
 void weights_source_close(weights_source *s);
 #endif

@@ -1,212 +1,137 @@
-/* Every allocation of prepare, load and step fails once: FAK_E_MEMORY with a sentence, nothing
- * leaks (the sanitizer build tells), and all works afterwards.  Linked with -Wl,--wrap=malloc,
- * --wrap=calloc,--wrap=realloc: what goes through the C library itself (strdup) is not seen. */
-#include "engine.h"
+/* test_memory - what there is, from made-up /proc and /sys folders. */
+#include "../core/memory.h"
 
-#include "../core/session.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *at, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *at, size_t bytes);
+#include <cmocka.h>
 
-static long left = -1;   /* allocations until one fails; below 0: none does */
-static int ever_after;   /* and all that come after it */
-static unsigned refused; /* how many failed */
+static char root[64];
 
-static int refuse(void)
+/* Writes root + path, making the folders on the way. */
+static void put(const char *path, const char *text)
 {
-    if (left < 0) return 0;
-    if (left > 0) {
-        left--;
-        return 0;
+    char full[512];
+    snprintf(full, sizeof full, "%s%s", root, path);
+    for (char *at = full + strlen(root) + 1; (at = strchr(at, '/')); *at++ = '/') {
+        *at = 0;
+        mkdir(full, 0755);
     }
-    if (!ever_after) left = -1;
-    refused++;
-    return 1;
+    FILE *out = fopen(full, "w");
+    assert_non_null(out);
+    fputs(text, out);
+    fclose(out);
 }
 
-void *__wrap_malloc(size_t bytes)
-{
-    return refuse() ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return refuse() ? NULL : __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *at, size_t bytes)
-{
-    return refuse() ? NULL : __real_realloc(at, bytes);
-}
-
-static void fail_from(long at, int ever)
-{
-    left = at;
-    ever_after = ever;
-    refused = 0;
-}
-
-/* No more failures from here on; how many there were. */
-static unsigned stop_failing(void)
-{
-    left = -1;
-    return refused;
-}
-
-/* A call that met a failed allocation says so, and one that met none is done. */
-static void assert_told(int32_t s, const fak_error *e, unsigned failed, long at, const char *what)
-{
-    if ((s != FAK_OK) != (failed > 0))
-        fail_msg("%s: allocation %ld failed and the answer is %d", what, at, (int)s);
-    if (s == FAK_OK) return;
-    if (s != FAK_E_MEMORY || e->code != s || !strstr(e->message, "memory"))
-        fail_msg("%s: allocation %ld: %d, \"%s\"", what, at, (int)s, e->message);
-}
-
-/* ---- prepare, load, step ---- */
-
-enum { N = 9 };
-static float want[N * ENGINE_VOCAB], got[N * ENGINE_VOCAB];
-
-typedef struct way {
-    const char *backend, *options, *file;
-    uint32_t act, kv_dtype, flags;
-    long least; /* allocations that there are at least */
-} way;
-
-static const way ways[] = {
-    {"cpu-ref", "", "tiny-q8_0.gguf", FAK_ACT_Q8, FAK_F32, 0, 60},
-    {"cpu-ref", "fused=1", "tiny-f16.gguf", FAK_ACT_F32, FAK_F16, FAK_EVICTABLE, 60},
-    {"refuser", "refuse=glu", "tiny-q4_1.gguf", FAK_ACT_Q8, FAK_F32, 0, 90},
-    {"refuser", "fused=1 refuse=kv-layer0+ffn async=1", "tiny-f32.gguf", FAK_ACT_F32, FAK_F32, 0,
-     120},
-    {"refuser", "late=rmsnorm", "tiny-f32.gguf", FAK_ACT_F32, FAK_F32, 0, 120},
-};
-
-/* One step of all ids in slot 1. */
-static int32_t step(engine *g, const uint32_t *token, fak_error *e)
-{
-    fak_span span = {1, 0, N, 0};
-    step_spec spec = engine_spec(&span, token, FAK_WANT_LOGITS);
-    memset(got, 0, sizeof got);
-    return engine_step(g, &spec, got, e);
-}
-
-/* What is left after a failure can be tried again where it stands: load, then open, then step. */
-static int32_t go_on(engine *g, const fak_limits *limits, const way *w, fak_error *e)
-{
-    int32_t s = FAK_OK;
-    if (!g->program.handle[SIDE_DEVICE] || (g->program.holes && !g->program.handle[SIDE_HOST])) {
-        engine_end(g);
-        return engine_try(g, limits, w->flags, e);
-    }
-    exec_close(&g->exec);
-    kv_close(&g->kv);
-    s = program_load(&g->program, NULL, NULL, e);
-    if (!s) s = exec_open(&g->exec, &g->program, e);
-    return s ? s : kv_open(&g->kv, &g->program, e);
-}
-
-/* Fails allocation `at`; 0 when there are not so many. */
-static int fail_one(const way *w, long at, int ever)
-{
-    uint32_t token[N];
-    engine g;
-    fak_error e = {0};
-    fak_limits limits = engine_limits(w->act, w->kv_dtype);
-    engine_begin(&g, w->file, w->backend, w->options);
-    engine_tokens(&g, 1, token, N);
-    fail_from(at, ever);
-    int32_t s = engine_try(&g, &limits, w->flags, &e);
-    int opened = !s;
-    if (!s) s = step(&g, token, &e);
-    unsigned failed = stop_failing();
-    assert_told(s, &e, failed, at, w->options);
-    if (s && !opened && go_on(&g, &limits, w, &e))
-        fail_msg("%s: after allocation %ld: %s", w->options, at, e.message);
-    if (s && step(&g, token, &e))
-        fail_msg("%s: a step after allocation %ld: %s", w->options, at, e.message);
-    assert_rows(got, want, N * (size_t)g.V);
-    engine_close(&g);
-    return failed > 0;
-}
-
-static void test_prepare_load_step(void **state)
+static int begin(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        const way *w = &ways[i];
-        engine g;
-        uint32_t token[N];
-        fak_error e;
-        fak_limits limits = engine_limits(w->act, w->kv_dtype);
-        engine_open(&g, w->file, "cpu-ref", NULL, &limits, 0);
-        engine_tokens(&g, 1, token, N);
-        assert_int_equal(step(&g, token, &e), FAK_OK);
-        memcpy(want, got, sizeof want);
-        engine_close(&g);
-        for (int ever = 0; ever < 2; ever++) {
-            long at = 0;
-            while (fail_one(w, at, ever)) at++;
-            print_message("%s %s: %ld allocations failed\n", w->backend, w->options, at);
-            assert_true(at >= w->least);
-        }
-    }
+    strcpy(root, "/tmp/fak-test-memory-XXXXXX");
+    return !mkdtemp(root);
 }
 
-/* ---- sessions ---- */
-
-/* Opens and generates; the ids are g's. */
-static int32_t run_session(engine *g, generation *run, const uint32_t *token, fak_error *e)
+static int end(void **state)
 {
-    session s = {0};
-    uint32_t slot;
-    *run = (generation){.prompt = token, .prompt_count = N, .max_new = 5};
-    *e = (fak_error){0};
-    int32_t rc = session_open(&s, &g->tiny.model, &g->backend.dev, &g->backend.host,
-                              &(session_options){.context = ENGINE_CONTEXT}, NULL, NULL, e);
-    if (!rc) rc = kv_take(&s.kv, &slot, e);
-    if (!rc) rc = session_generate(&s, slot, run, e);
-    session_close(&s);
-    return rc;
-}
-
-static void test_session(void **state)
-{
-    uint32_t token[N];
-    engine g;
-    fak_error e;
-    generation good, run;
+    char command[128];
     (void)state;
-    engine_begin(&g, "tiny-q8_0.gguf", "cpu-ref", NULL);
-    engine_tokens(&g, 1, token, N);
-    assert_int_equal(run_session(&g, &good, token, &e), FAK_OK);
-    for (int ever = 0; ever < 2; ever++) {
-        unsigned failed = 1;
-        for (long at = 0; failed; at++) { /* always on the same device */
-            fail_from(at, ever);
-            int32_t s = run_session(&g, &run, token, &e);
-            failed = stop_failing();
-            assert_told(s, &e, failed, at, "session");
-            if (!s) assert_int_equal(run.ids.count, 5);
-            if (!s) assert_memory_equal(run.ids.id, good.ids.id, 5 * sizeof *run.ids.id);
-            token_ids_free(&run.ids);
-            assert_true(at < 1000);
-        }
-    }
-    token_ids_free(&good.ids);
-    engine_close(&g);
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    return system(command);
+}
+
+static void expect(uint64_t bytes, const char *who)
+{
+    memory_room room = memory_look(root);
+    assert_true(room.bytes == bytes);
+    if (who)
+        assert_string_equal(room.who, who);
+    else
+        assert_null(room.who);
+}
+
+static void test_nobody_says(void **state)
+{
+    (void)state;
+    expect(0, NULL);
+    put("/proc/meminfo", "MemTotal: 1000 kB\nMemAvailableX: 5 kB\n");
+    expect(0, NULL);
+}
+
+static void test_machine(void **state)
+{
+    (void)state;
+    put("/proc/meminfo", "MemTotal:       2000 kB\nMemFree: 1 kB\nMemAvailable:    1500 kB\n");
+    expect(1500 * 1024, "the machine");
+    put("/proc/meminfo", "MemAvailable: 0 kB\n");
+    expect(1, "the machine"); /* nothing, which is not "nobody says" */
+}
+
+static void test_groups_v2(void **state)
+{
+    (void)state;
+    put("/proc/meminfo", "MemAvailable: 1000 kB\n");
+    put("/proc/self/cgroup", "0::/a/b\n");
+    put("/sys/fs/cgroup/a/b/memory.max", "max\n");
+    put("/sys/fs/cgroup/a/b/memory.current", "100\n");
+    expect(1000 * 1024, "the machine");
+    put("/sys/fs/cgroup/a/b/memory.max", "90000\n");
+    put("/sys/fs/cgroup/a/b/memory.current", "50000\n");
+    expect(40000, "its control group");
+    put("/sys/fs/cgroup/a/b/memory.stat", "anon 5\ninactive_file 20000\ninactive_file_x 7\n");
+    expect(60000, "its control group"); /* what is only cached can be had */
+    put("/sys/fs/cgroup/a/memory.max", "70000\n");
+    put("/sys/fs/cgroup/a/memory.current", "69000\n");
+    expect(1000, "its control group"); /* the one above is tighter */
+    put("/sys/fs/cgroup/memory.max", "500\n");
+    put("/sys/fs/cgroup/memory.current", "600\n");
+    expect(1, "its control group"); /* over its limit */
+}
+
+static void test_groups_v1(void **state)
+{
+    (void)state;
+    put("/proc/self/cgroup", "5:devices:/x\n4:memory:/job\n0::/\n");
+    put("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
+    put("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "10\n");
+    expect(0, NULL); /* no limit */
+    put("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "3000\n");
+    put("/sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 5\n");
+    expect(2995, "its control group");
+    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "2000\n");
+    put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "1500\n");
+    expect(500, "its control group");
+}
+
+static void test_address_space(void **state)
+{
+    struct rlimit old, limit;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
+    limit = old;
+    limit.rlim_cur = (rlim_t)1 << 44; /* generous: sanitizers reserve terabytes */
+    put("/proc/self/statm", "1000 10 10\n");
+    put("/proc/meminfo", "MemAvailable: 99999999999999 kB\n");
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    memory_room room = memory_look(root);
+    assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
+    assert_string_equal(room.who, "its address space limit");
+    assert_true(room.bytes == ((uint64_t)1 << 44) - 1000 * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prepare_load_step),
-        cmocka_unit_test(test_session),
+        cmocka_unit_test_setup_teardown(test_nobody_says, begin, end),
+        cmocka_unit_test_setup_teardown(test_machine, begin, end),
+        cmocka_unit_test_setup_teardown(test_groups_v2, begin, end),
+        cmocka_unit_test_setup_teardown(test_groups_v1, begin, end),
+        cmocka_unit_test_setup_teardown(test_address_space, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

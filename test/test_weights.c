@@ -503,24 +503,48 @@ static void test_table(void **state)
     weights_free(&table);
 }
 
+/* A scale or a minimum that is no finite number is told with tensor, row and block. */
+static void test_broken_blocks(void **state)
+{
+    uint8_t rows[3 * 40] = {0}, out[3 * 40];
+    const gguf_tensor tensor = {.dtype = FAK_Q4_1, .data = rows};
+    const weight w = {.name = "w", .dtype = FAK_Q4_1, .rows = 3, .cols = 64, .tensor = &tensor};
+    const uint32_t index[2] = {FAK_NO_INDEX, 0};
+    weights table = {0};
+    fak_error e = {0};
+    fak_source api;
+    (void)state;
+    assert_int_equal(weights_add(&table, &w, &e), 0);
+    weights_source s = {.table = &table, .index = index, .values = 2};
+    assert_int_equal(weights_source_open(&s, &api, &e), 0);
+    assert_ptr_equal(api.borrow(&s, 1), rows);
+    for (int i = 0; i < 2; i++) { /* the scale, then the minimum, of block 1 of row 2 */
+        memset(rows, 0, sizeof rows);
+        rows[2 * 40 + 20 + 2 * i + 1] = i ? 0xfc : 0x7e;
+        assert_null(api.borrow(&s, 1));
+        assert_int_equal(api.read(&s, 1, FAK_NATIVE, 0, 2, out, 80, &e), 0);
+        assert_int_equal(api.read(&s, 1, FAK_NATIVE, 0, 3, out, 120, &e), STATUS_BAD_FILE);
+        assert_message(&e, "tensor w: a scale of block 1 of row 2 is no finite number");
+        assert_int_equal(api.read(&s, 1, FAK_SCALES, 2, 1, out, 8, &e), STATUS_BAD_FILE);
+    }
+    table.unverified = 1;
+    assert_ptr_equal(api.borrow(&s, 1), rows);
+    assert_int_equal(api.read(&s, 1, FAK_NATIVE, 0, 3, out, 120, &e), 0);
+    weights_source_close(&s);
+    weights_free(&table);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_native),
-        cmocka_unit_test(test_made),
-        cmocka_unit_test(test_borrow_refuses),
-        cmocka_unit_test(test_source_row),
-        cmocka_unit_test(test_partial_rotation),
-        cmocka_unit_test(test_unaligned),
-        cmocka_unit_test(test_conversions),
-        cmocka_unit_test(test_same_as_file),
-        cmocka_unit_test(test_planes),
-        cmocka_unit_test(test_any_order),
-        cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_no_rows),
-        cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_broken_blocks), cmocka_unit_test(test_native),
+        cmocka_unit_test(test_made),          cmocka_unit_test(test_borrow_refuses),
+        cmocka_unit_test(test_source_row),    cmocka_unit_test(test_partial_rotation),
+        cmocka_unit_test(test_unaligned),     cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_same_as_file),  cmocka_unit_test(test_planes),
+        cmocka_unit_test(test_any_order),     cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_no_rows),       cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_cancel),        cmocka_unit_test(test_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
