@@ -136,6 +136,7 @@ void plan_print(const fak_plan *p, FILE *out, int flags, const char *(*name)(voi
 typedef struct reader {
     char *line, *rest; /* the line being read, cut into words by next */
     uint32_t number;
+    size_t bytes; /* of the whole text */
     plan_draft draft;
     fak_error *e;
 } reader;
@@ -199,6 +200,7 @@ static int32_t read_header(reader *r)
     if (s) return s;
     if (d->values) return complain(r, "a second header", NULL);
     if (!values || values > 1u << 20) return complain(r, "between 1 and 1048576 values", NULL);
+    if (values > r->bytes) return complain(r, "more values than the text can name", NULL);
     for (uint32_t i = 0; i < values; i++)
         plan_add_value(d, &(fak_value){.kind = FAK_UNUSED}, FAK_NO_INDEX);
     return FAK_OK;
@@ -333,7 +335,7 @@ static int32_t read_line(reader *r)
 
 int32_t plan_read(plan *p, const char *text, size_t bytes, fak_error *e)
 {
-    reader r = {.e = e};
+    reader r = {.e = e, .bytes = bytes};
     char *copy = malloc(bytes + 1), *at = copy;
     int32_t s = copy ? FAK_OK : status_memory(e, "the plan's text", bytes);
     *p = (plan){0};
