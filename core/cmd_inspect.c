@@ -45,14 +45,14 @@ static json_t *metadata_value(const gguf_value *v)
 {
     const uint8_t *at = v->data;
     if (v->type == GGUF_STRING) {
-        gguf_string s = gguf_next_string(&at);
+        gguf_string s = gguf_next_string(v, &at);
         return json_out_text(s.data, s.bytes);
     }
     if (v->type != GGUF_ARRAY) return scalar(v, v->type, 0);
     json_t *first = json_array();
     for (uint64_t i = 0; i < v->count && i < SHOWN; i++) {
         gguf_string s = {0};
-        if (v->element == GGUF_STRING) s = gguf_next_string(&at);
+        if (v->element == GGUF_STRING) s = gguf_next_string(v, &at);
         json_array_append_new(first, v->element == GGUF_STRING ? json_out_text(s.data, s.bytes)
                                                                : scalar(v, v->element, i));
     }
@@ -182,10 +182,12 @@ static void print_people(const json_t *all)
 {
     const json_t *m = json_object_get(all, "model");
     const char *not_model = json_string_value(json_object_get(all, "not_a_model"));
-    printf("%s: GGUF version %d, %" JSON_INTEGER_FORMAT " bytes\n",
-           json_string_value(json_object_get(all, "file")),
+    int parts = (int)json_integer_value(json_object_get(all, "parts"));
+    printf("%s: GGUF version %d, %s", json_string_value(json_object_get(all, "file")),
            (int)json_integer_value(json_object_get(all, "version")),
-           json_integer_value(json_object_get(all, "bytes")));
+           json_is_true(json_object_get(all, "big_endian")) ? "big-endian, " : "");
+    if (parts > 1) printf("%d parts, ", parts);
+    printf("%" JSON_INTEGER_FORMAT " bytes\n", json_integer_value(json_object_get(all, "bytes")));
     print_metadata(json_object_get(all, "metadata"));
     print_tensors(json_object_get(all, "tensors"));
     if (not_model) printf("fak cannot run it: %s\n", not_model);
@@ -261,9 +263,10 @@ static int parse(inspect *o, int argc, char **argv)
 
 static json_t *describe(const inspect *o, const gguf *g, const model *m, const fak_error *why)
 {
-    json_t *all = json_pack("{s:o, s:i, s:I, s:o, s:o}", "file",
+    json_t *all = json_pack("{s:o, s:i, s:b, s:i, s:I, s:o, s:o}", "file",
                             json_out_text(o->path, strlen(o->path)), "version",
-                            (int)gguf_version(g), "bytes", (json_int_t)gguf_file_bytes(g),
+                            (int)gguf_version(g), "big_endian", gguf_is_big(g), "parts",
+                            (int)gguf_part_count(g), "bytes", (json_int_t)gguf_file_bytes(g),
                             "metadata", metadata(g), "tensors", tensors(g));
     json_object_set_new(all, why->code ? "not_a_model" : "model",
                         why->code ? json_out_text(why->message, strlen(why->message)) : shape(m));

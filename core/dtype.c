@@ -163,6 +163,34 @@ void dtype_decode_row(uint32_t id, uint32_t cols, const void *row, float *out)
     }
 }
 
+static void swap(uint8_t *p, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < bytes / 2; i++) {
+        uint8_t low = p[i];
+        p[i] = p[bytes - 1 - i];
+        p[bytes - 1 - i] = low;
+    }
+}
+
+void dtype_swap_row(uint32_t id, uint32_t cols, void *row)
+{
+    const dtype_info *info = dtype_find(id);
+    uint8_t *block = row;
+    for (uint32_t b = 0; b < cols / info->block; b++, block += info->block_bytes) {
+        swap(block, info->block > 1 ? 2 : info->block_bytes);
+        if (id == FAK_Q4_1) swap(block + 2, 2);
+    }
+}
+
+int dtype_is_foreign(uint32_t id, int file_is_big)
+{
+    const uint16_t one = 1;
+    uint8_t low;
+    memcpy(&low, &one, 1);
+    int host_is_big = !low, here_is_big = dtype_find(id)->block > 1 ? 0 : host_is_big;
+    return !file_is_big != !here_is_big;
+}
+
 void dtype_serve_row(uint32_t id, uint32_t form, uint32_t cols, const void *row, void *out)
 {
     assert(dtype_form_bytes(id, form, cols));

@@ -22,6 +22,11 @@ void dtype_decode_row(uint32_t id, uint32_t cols, const void *row, float *out);
 /* Rounds x[cols] into a row: F16/BF16 to nearest even; blocks as llama.cpp's reference quantiser, but a
  * block with a NaN or an infinity gets a NaN for its scale: it is not hidden. */
 void dtype_encode_row(uint32_t id, uint32_t cols, const float *x, void *row);
+/* Turns the byte order of a row's numbers: each of a plain dtype; of a block its f16 scales. */
+void dtype_swap_row(uint32_t id, uint32_t cols, void *row);
+/* Must a row as it lies in a file of that order be turned to be one here?  Plain dtypes follow the host;
+ * blocks are little-endian. */
+int dtype_is_foreign(uint32_t id, int file_is_big);
 /* One row of a form of the ABI (enum fak_form) that form_mask names. */
 void dtype_serve_row(uint32_t id, uint32_t form, uint32_t cols, const void *row, void *out);
 /* Bytes of such a row; 0 for a form that the dtype does not have, or cols that it cannot have. */

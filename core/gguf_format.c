@@ -2,23 +2,24 @@
 #include "gguf_format.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
-uint64_t gguf_read_number(const uint8_t *p, uint32_t bytes)
+uint64_t gguf_read_number(const uint8_t *p, uint32_t bytes, int big)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < bytes; i++) n |= (uint64_t)p[i] << 8 * i;
+    for (uint32_t i = 0; i < bytes; i++) n |= (uint64_t)p[big ? bytes - 1 - i : i] << 8 * i;
     return n;
 }
 
-uint32_t gguf_read_u32(const uint8_t *p)
+uint32_t gguf_read_u32(const uint8_t *p, int big)
 {
-    return (uint32_t)gguf_read_number(p, 4);
+    return (uint32_t)gguf_read_number(p, 4, big);
 }
 
-uint64_t gguf_read_u64(const uint8_t *p)
+uint64_t gguf_read_u64(const uint8_t *p, int big)
 {
-    return gguf_read_number(p, 8);
+    return gguf_read_number(p, 8, big);
 }
 
 /* ---- types ----------------------------------------------------------------------------------- */
@@ -79,9 +80,9 @@ uint32_t gguf_type_bytes(uint32_t type)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-gguf_string gguf_next_string(const uint8_t **at)
+gguf_string gguf_next_string(const gguf_value *v, const uint8_t **at)
 {
-    gguf_string s = {(const char *)*at + 8, gguf_read_u64(*at)};
+    gguf_string s = {(const char *)*at + 8, gguf_read_u64(*at, v->big)};
     *at += 8 + s.bytes;
     return s;
 }
@@ -99,7 +100,7 @@ static uint64_t element_bits(const gguf_value *v, uint64_t i, uint32_t *type)
     *type = v->type == GGUF_ARRAY ? v->element : v->type;
     bytes = gguf_type_bytes(*type);
     assert(i < v->count && bytes);
-    bits = gguf_read_number(v->data + i * bytes, bytes);
+    bits = gguf_read_number(v->data + i * bytes, bytes, v->big);
     sign = GGUF_SIGNED_TYPES >> *type & 1 ? UINT64_C(1) << (8 * bytes - 1) : 0;
     return (bits ^ sign) - sign;
 }
@@ -126,4 +127,28 @@ int64_t gguf_integer(const gguf_value *v, uint64_t i)
     if (!(GGUF_FLOAT_TYPES >> type & 1)) return (int64_t)bits;
     x = gguf_number(v, i);
     return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : 0;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static int by_bytes(const void *pa, const void *pb)
+{
+    const gguf_string *a = *(const gguf_string *const *)pa, *b = *(const gguf_string *const *)pb;
+    int order = memcmp(a->data, b->data, (size_t)(a->bytes < b->bytes ? a->bytes : b->bytes));
+    return order ? order : (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+uint32_t gguf_sort_names(const gguf_string **order, uint32_t count)
+{
+    qsort(order, count, sizeof *order, by_bytes);
+    for (uint32_t i = 1; i < count; i++)
+        if (!by_bytes(&order[i - 1], &order[i])) return i;
+    return 0;
+}
+
+const void *gguf_find_name(const gguf_string *const *order, uint32_t count, const char *name)
+{
+    const gguf_string s = {name, strlen(name)}, *key = &s;
+    const gguf_string *const *at = bsearch(&key, order, count, sizeof *order, by_bytes);
+    return at ? *at : NULL;
 }

@@ -60,8 +60,8 @@ static int32_t compile_pieces(tokenizer *t, const gguf *g, fak_error *e)
         if (gguf_string_is(name, pieces[i].name)) break;
     }
     if (i == count)
-        return vocab_fault(g, e, "pre-tokeniser \"%s\" is not supported; smollm and gpt-2 are",
-                           text_show(shown, name.data, name.bytes));
+        return gguf_fault(g, e, "pre-tokeniser \"%s\" is not supported; smollm and gpt-2 are",
+                          text_show(shown, name.data, name.bytes));
     int code;
     PCRE2_SIZE offset;
     t->piece = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_ANCHORED,
@@ -82,10 +82,10 @@ static int32_t check_model(const gguf *g, fak_error *e)
     gguf_string model;
     int32_t rc = gguf_get_string(g, "tokenizer.ggml.model", &model, e);
     if (rc < 0) return rc;
-    if (rc == 1) return vocab_fault(g, e, "there is no tokenizer.ggml.model");
+    if (rc == 1) return gguf_fault(g, e, "there is no tokenizer.ggml.model");
     if (gguf_string_is(model, "gpt2")) return FAK_OK;
-    return vocab_fault(g, e, "tokenizer model \"%s\" is not supported; gpt2 (byte-level BPE) is",
-                       text_show(shown, model.data, model.bytes));
+    return gguf_fault(g, e, "tokenizer model \"%s\" is not supported; gpt2 (byte-level BPE) is",
+                      text_show(shown, model.data, model.bytes));
 }
 
 /* The token that a part of a merge names; part is in GPT-2's alphabet. */
@@ -124,14 +124,14 @@ static int32_t read_merges(tokenizer *t, const gguf *g, fak_error *e)
     const gguf_value *merges;
     int32_t rc = gguf_get_array(g, "tokenizer.ggml.merges", GGUF_STRING, &merges, e);
     if (rc < 0) return rc;
-    if (rc == 1) return vocab_fault(g, e, "there is no tokenizer.ggml.merges");
+    if (rc == 1) return gguf_fault(g, e, "there is no tokenizer.ggml.merges");
     if (merges->count > INT32_MAX)
-        return vocab_fault(g, e, "tokenizer.ggml.merges has %" PRIu64 " elements, at most %d fit",
-                           merges->count, INT32_MAX);
+        return gguf_fault(g, e, "tokenizer.ggml.merges has %" PRIu64 " elements, at most %d fit",
+                          merges->count, INT32_MAX);
     uint64_t longest = 0;
     const uint8_t *at = merges->data;
     for (uint64_t i = 0; i < merges->count; i++) {
-        uint64_t bytes = gguf_next_string(&at).bytes;
+        uint64_t bytes = gguf_next_string(merges, &at).bytes;
         if (bytes > longest) longest = bytes;
     }
     char *scratch = malloc(2 * (size_t)longest + 1);
@@ -141,11 +141,11 @@ static int32_t read_merges(tokenizer *t, const gguf *g, fak_error *e)
     }
     at = merges->data;
     for (uint64_t i = 0; i < merges->count && rc == FAK_OK; i++) {
-        gguf_string line = gguf_next_string(&at);
+        gguf_string line = gguf_next_string(merges, &at);
         const char *fault = add_merge(t, line, scratch, scratch + longest);
         if (fault)
-            rc = vocab_fault(g, e, "merge %" PRIu64 " \"%s\" %s", i,
-                             text_show(shown, line.data, line.bytes), fault);
+            rc = gguf_fault(g, e, "merge %" PRIu64 " \"%s\" %s", i,
+                            text_show(shown, line.data, line.bytes), fault);
     }
     free(scratch);
     return rc;
@@ -171,8 +171,8 @@ static int32_t read_id(const tokenizer *t, const gguf *g, const char *key, uint3
     int32_t rc = gguf_get_u32(g, key, id, e);
     if (rc < 0) return rc;
     if (rc == FAK_OK && *id >= t->vocab.size)
-        return vocab_fault(g, e, "%s is %" PRIu32 ", but there are %" PRIu32 " tokens", key, *id,
-                           t->vocab.size);
+        return gguf_fault(g, e, "%s is %" PRIu32 ", but there are %" PRIu32 " tokens", key, *id,
+                          t->vocab.size);
     return FAK_OK;
 }
 
@@ -190,9 +190,9 @@ static int32_t read_ids(tokenizer *t, const gguf *g, fak_error *e)
     if (rc == FAK_OK) rc = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &t->adds_bos, e);
     if (rc < 0) return rc;
     if (t->adds_bos && t->bos == FAK_NO_INDEX)
-        return vocab_fault(g, e,
-                           "tokenizer.ggml.add_bos_token is set, but there "
-                           "is no tokenizer.ggml.bos_token_id");
+        return gguf_fault(g, e,
+                          "tokenizer.ggml.add_bos_token is set, but there "
+                          "is no tokenizer.ggml.bos_token_id");
     return FAK_OK;
 }
 

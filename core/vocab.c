@@ -2,8 +2,6 @@
 #include "vocab.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,18 +19,6 @@ static const char *const end_names[] = {
     "<|fim_repo|>",  "<fim-repo>",    "<|repo_name|>", "<reponame>",
     "<|file_sep|>",
 };
-
-int32_t vocab_fault(const gguf *g, fak_error *e, const char *what, ...)
-{
-    char name[TEXT_SHOW_ROOM], text[sizeof e->message];
-    const char *path = gguf_path(g), *slash = strrchr(path, '/');
-    if (slash) path = slash + 1;
-    va_list args;
-    va_start(args, what);
-    vsnprintf(text, sizeof text, what, args);
-    va_end(args);
-    return status_set(e, STATUS_BAD_FILE, "%s: %s", text_show(name, path, strlen(path)), text);
-}
 
 /* ---- GPT-2's alphabet ------------------------------------------------------------------------ */
 
@@ -115,10 +101,10 @@ static int32_t find_bytes(vocab *v, const gguf *g, fak_error *e)
         if (id != FAK_NO_INDEX && (v->flags[id] & VOCAB_LITERAL)) id = FAK_NO_INDEX;
         v->byte[b] = id;
         if (id == FAK_NO_INDEX && ((b >= ' ' && b <= '~') || b == '\n'))
-            return vocab_fault(g, e,
-                               "none of the %" PRIu32 " tokens is byte 0x%02x, "
-                               "which byte-level BPE needs",
-                               v->size, b);
+            return gguf_fault(g, e,
+                              "none of the %" PRIu32 " tokens is byte 0x%02x, "
+                              "which byte-level BPE needs",
+                              v->size, b);
     }
     return FAK_OK;
 }
@@ -131,19 +117,19 @@ static int32_t read_arrays(const gguf *g, const gguf_value **tokens, const gguf_
 {
     int32_t rc = gguf_get_array(g, "tokenizer.ggml.tokens", GGUF_STRING, tokens, e);
     if (rc < 0) return rc;
-    if (rc == 1) return vocab_fault(g, e, "there is no tokenizer.ggml.tokens");
+    if (rc == 1) return gguf_fault(g, e, "there is no tokenizer.ggml.tokens");
     uint64_t count = (*tokens)->count;
     if (count == 0 || count > INT32_MAX)
-        return vocab_fault(g, e, "tokenizer.ggml.tokens has %" PRIu64 " elements, not 1 to %d",
-                           count, INT32_MAX);
+        return gguf_fault(g, e, "tokenizer.ggml.tokens has %" PRIu64 " elements, not 1 to %d",
+                          count, INT32_MAX);
     *types = NULL;
     rc = gguf_get_array(g, "tokenizer.ggml.token_type", GGUF_I32, types, e);
     if (rc < 0) return rc;
     if (*types && (*types)->count != count)
-        return vocab_fault(g, e,
-                           "tokenizer.ggml.token_type has %" PRIu64
-                           " elements, tokenizer.ggml.tokens has %" PRIu64,
-                           (*types)->count, count);
+        return gguf_fault(g, e,
+                          "tokenizer.ggml.token_type has %" PRIu64
+                          " elements, tokenizer.ggml.tokens has %" PRIu64,
+                          (*types)->count, count);
     return FAK_OK;
 }
 
@@ -152,9 +138,9 @@ static int32_t make_room(vocab *v, const gguf *g, const gguf_value *tokens, fak_
 {
     const uint8_t *at = tokens->data;
     uint64_t bytes = 1;
-    for (uint64_t i = 0; i < tokens->count; i++) bytes += gguf_next_string(&at).bytes;
+    for (uint64_t i = 0; i < tokens->count; i++) bytes += gguf_next_string(tokens, &at).bytes;
     if (bytes > UINT32_MAX)
-        return vocab_fault(
+        return gguf_fault(
             g, e, "tokenizer.ggml.tokens has %" PRIu64 " bytes, at most %" PRIu32 " are supported",
             bytes, UINT32_MAX);
     v->size = (uint32_t)tokens->count;
@@ -184,7 +170,7 @@ int32_t vocab_open(vocab *v, const gguf *g, fak_error *e)
     const uint8_t *at = tokens->data;
     size_t end = 0;
     for (uint32_t id = 0; id < v->size; id++) {
-        gguf_string s = gguf_next_string(&at);
+        gguf_string s = gguf_next_string(tokens, &at);
         v->flags[id] = special_flags(types ? gguf_integer(types, id) : TYPE_NORMAL, s);
         size_t count = v->flags[id] ? SIZE_MAX : vocab_unmap(s, v->text + end);
         if (count == SIZE_MAX) {

@@ -26,9 +26,6 @@ typedef struct vocab { /* zero-initialise */
 int32_t vocab_open(vocab *v, const gguf *g, fak_error *e);
 void vocab_close(vocab *v); /* a zero vocab is fine */
 
-/* STATUS_BAD_FILE with the sentence "<g's file name>: <what>". */
-int32_t vocab_fault(const gguf *g, fak_error *e, const char *what, ...) STATUS_PRINTF(3, 4);
-
 /* The token of exactly these bytes, or FAK_NO_INDEX: one in GPT-2's alphabet before a special one
  * before a VOCAB_LITERAL one, then the lowest id. */
 uint32_t vocab_find(const vocab *v, const char *bytes, size_t count);

@@ -36,35 +36,51 @@ uint32_t weights_source_row(const weight *w, uint32_t r)
     return head + (in < half ? 2 * in : 2 * (in - half) + 1);
 }
 
-/* Row r in w's own dtype, at s->row or in the file. */
-static const void *native_row(const weights_source *s, const weight *w, uint32_t r)
+/* Row r of the tensor, in the file's order of rows and the host's of bytes: where it lies, or at
+ * s->row. */
+static const uint8_t *tensor_row(const weights_source *s, const weight *w, uint32_t r)
 {
-    if (!w->tensor) return w->made + (size_t)r * w->cols;
-    uint32_t from = w->tensor->dtype;
-    const uint8_t *src =
-        w->tensor->data + weights_source_row(w, r) * dtype_row_bytes(from, w->cols);
-    if (from == w->dtype && dtype_find(from)->block > 1) return src;
-    memcpy(s->row, src, (size_t)dtype_row_bytes(from, w->cols)); /* the file need not be aligned */
-    if (from == w->dtype) return s->row;
-    dtype_decode_row(from, w->cols, from == FAK_F32 || dtype_find(from)->block == 1 ? s->row : src,
-                     s->f32);
-    dtype_encode_row(w->dtype, w->cols, s->f32, s->row);
+    const gguf_tensor *t = w->tensor;
+    uint64_t bytes = dtype_row_bytes(t->dtype, w->cols);
+    const uint8_t *src = t->data + r * bytes;
+    int foreign = dtype_is_foreign(t->dtype, t->big);
+    if (dtype_find(t->dtype)->block > 1 && !foreign) return src;
+    memcpy(s->row, src, (size_t)bytes); /* the file need not be aligned */
+    if (foreign) dtype_swap_row(t->dtype, w->cols, s->row);
     return s->row;
 }
 
-/* Are the scales of row r finite numbers?  Reads 2 or 4 bytes a block, in the file's order. */
-static int32_t verify_row(const weights_source *s, const weight *w, uint32_t r, fak_error *e)
+/* Are the scales of row r finite numbers?  Reads 2 or 4 bytes a block. */
+static int32_t verify_row(const weights_source *s, const weight *w, uint32_t r, const void *row,
+                          fak_error *e)
 {
     uint16_t bits;
-    if (s->table->unverified || !w->tensor) return FAK_OK;
-    uint32_t from = w->tensor->dtype;
-    const uint8_t *row = w->tensor->data + r * dtype_row_bytes(from, w->cols);
-    uint32_t block = dtype_bad_block(from, w->cols, row, &bits);
+    if (s->table->unverified) return FAK_OK;
+    uint32_t block = dtype_bad_block(w->tensor->dtype, w->cols, row, &bits);
     if (block == FAK_NO_INDEX) return FAK_OK;
     return status_set(e, STATUS_BAD_FILE,
                       "tensor %s: a scale of block %" PRIu32 " of row %" PRIu32
                       " is no finite number (bits %04x); --no-verify loads it all the same",
                       w->name, block, r, bits);
+}
+
+/* Row r of what is served, in w's own dtype: in the table or the file, or at s->row. */
+static int32_t native_row(const weights_source *s, const weight *w, uint32_t r, const void **out,
+                          fak_error *e)
+{
+    if (!w->tensor) {
+        *out = w->made + (size_t)r * w->cols;
+        return FAK_OK;
+    }
+    uint32_t from = weights_source_row(w, r);
+    const uint8_t *row = tensor_row(s, w, from);
+    int32_t rc = verify_row(s, w, from, row, e);
+    *out = row;
+    if (rc || w->tensor->dtype == w->dtype) return rc;
+    dtype_decode_row(w->tensor->dtype, w->cols, row, s->f32);
+    dtype_encode_row(w->dtype, w->cols, s->f32, s->row);
+    *out = s->row;
+    return FAK_OK;
 }
 
 static int32_t read_rows(void *self, uint32_t value, uint32_t form, uint32_t first, uint32_t rows,
@@ -84,10 +100,10 @@ static int32_t read_rows(void *self, uint32_t value, uint32_t form, uint32_t fir
                           " bytes",
                           w->name, first, rows, w->rows, dst_bytes);
     for (uint32_t r = 0; r < rows; r++) {
-        int32_t rc = verify_row(s, w, weights_source_row(w, first + r), e);
+        const void *row;
+        int32_t rc = native_row(s, w, first + r, &row, e);
         if (rc) return rc;
-        dtype_serve_row(w->dtype, form, w->cols, native_row(s, w, first + r),
-                        (char *)dst + r * row_bytes);
+        dtype_serve_row(w->dtype, form, w->cols, row, (char *)dst + r * row_bytes);
     }
     s->done_bytes += rows * dtype_row_bytes(w->dtype, w->cols);
     if (s->progress && s->progress(s->progress_self, s->done_bytes))
@@ -105,7 +121,8 @@ int weights_lendable(const weight *w)
     const dtype_info *info = dtype_find(w->dtype);
     uintptr_t align = info->block > 1 ? 1 : info->block_bytes;
     if (!w->tensor) return 1; /* lent from the table */
-    return w->tensor->dtype == w->dtype && !w->rot_dim && (uintptr_t)w->tensor->data % align == 0;
+    return w->tensor->dtype == w->dtype && !w->rot_dim &&
+           (uintptr_t)w->tensor->data % align == 0 && !dtype_is_foreign(w->dtype, w->tensor->big);
 }
 
 static const void *borrow(void *self, uint32_t value)
@@ -114,9 +131,10 @@ static const void *borrow(void *self, uint32_t value)
     if (value >= s->values || s->index[value] == FAK_NO_INDEX) return NULL;
     const weight *w = &s->table->at[s->index[value]];
     if (!weights_lendable(w)) return NULL;
-    for (uint32_t r = 0; r < w->rows; r++) {
+    for (uint32_t r = 0; w->tensor && r < w->rows; r++) {
         fak_error e; /* read will find it again, and can say it */
-        if (verify_row(s, w, r, &e)) return NULL;
+        const uint8_t *row = w->tensor->data + r * dtype_row_bytes(w->dtype, w->cols);
+        if (verify_row(s, w, r, row, &e)) return NULL;
     }
     s->done_bytes += weights_bytes(w);
     if (s->progress) s->progress(s->progress_self, s->done_bytes); /* a cancel waits for a read */

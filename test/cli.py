@@ -3,7 +3,7 @@
 
 usage: test/cli.py FAKRUN PLUGINS_DIR MODELS_DIR [unittest's arguments]
 PLUGINS_DIR has fak-backend-cpu-ref.so.  MODELS_DIR has tiny-f32, -f16, -bf16, -q8_0, -q4_0, -q4_1
-(scripts/make-model --dtype) and tiny-untied (--untied --layers 3 --dtype f32), with or without .gguf.
+(scripts/make-model --dtype), big-f32 and so on (--big-endian), and tiny-untied (--untied --layers 3 --dtype f32), with or without .gguf.
 """
 import json
 import os
@@ -309,6 +309,43 @@ class Models(Case):
                 self.assertEqual(len(said["ids"]), 6)
         self.assertEqual(self.generate("-p", "a", "-n", "6", "--act", "q8", name="tiny-q4_0")["ids"],
                          self.generate("-p", "a", "-n", "6", name="tiny-q4_0")["ids"])  # the default
+
+
+    def test_the_other_byte_order(self):
+        for dtype in DTYPES:
+            little = self.generate("-p", "Hello the", "-n", "20", name=f"tiny-{dtype}")
+            big = self.generate("-p", "Hello the", "-n", "20", name=f"big-{dtype}")
+            self.assertEqual(big["ids"], little["ids"], dtype)
+            self.assertEqual(big["text"], little["text"], dtype)
+            shown = self.fine("inspect", model(f"big-{dtype}")).out
+            self.assertIn("GGUF version 3, big-endian, ", shown.splitlines()[0])
+            self.assertNotIn("endian", self.fine("inspect", model(f"tiny-{dtype}")).out)
+        for name, big in (("tiny-f32", False), ("big-f32", True)):
+            said = self.fine("inspect", "--json", model(name)).json
+            self.assertIs(said["big_endian"], big)
+        twins = [self.fine("inspect", "--json", model(n)).json for n in ("tiny-f16", "big-f16")]
+        for key in ("metadata", "tensors", "model"):
+            self.assertEqual(twins[0][key], twins[1][key])
+
+    def test_split_files(self):
+        whole = self.generate("-p", "Hello the", "-n", "20", name="tiny-q8_0")
+        for order in ([], ["--big-endian"]):
+            for count in (2, 3, 40):  # more parts than tensors: some have none
+                folder = tempfile.mkdtemp(dir=ROOM)
+                make(os.path.join(folder, "s.gguf"), "--dtype", "q8_0", "--split", str(count), *order)
+                part = [os.path.join(folder, f"s-{i + 1:05}-of-{count:05}.gguf") for i in range(count)]
+                said = self.fine("-m", part[0], "-p", "Hello the", "-n", "20", "--json", "--ignore-eos")
+                self.assertEqual(said.json["ids"], whole["ids"])
+                listed = self.fine("inspect", "--json", part[0]).json
+                self.assertEqual((listed["parts"], len(listed["tensors"])), (count, 20))
+                self.assertEqual(listed["bytes"], sum(os.path.getsize(p) for p in part))
+                self.assertIn(f", {count} parts, ", self.fine("inspect", part[0]).out.splitlines()[0])
+                for args in self.commands(part[1]):
+                    self.refused(1, args, f"part 2 of {count}: open s-00001-of-{count:05}.gguf")
+                os.unlink(part[-1])
+                for args in self.commands(part[0]):
+                    self.refused(1, args, f"part {count} of {count} is missing",
+                                 os.path.basename(part[-1]))
 
 
 class Prompts(Case):
@@ -802,10 +839,10 @@ class Inspect(Case):
         for name, tensors, layers in (("tiny-f32", 20, 2), ("tiny-q4_1", 20, 2),
                                       ("tiny-untied", 30, 3)):
             said = self.fine("inspect", "--json", model(name)).json
-            self.assertEqual(set(said), {"file", "version", "bytes", "metadata", "tensors", "model",
-                                         "backend", "memory"})
+            self.assertEqual(set(said), {"file", "version", "big_endian", "parts", "bytes", "metadata",
+                                         "tensors", "model", "backend", "memory"})
+            self.assertEqual((said["big_endian"], said["parts"]), (False, 1))
             self.assertEqual(said["memory"]["context"], 128)
-            self.assertEqual(said["memory"]["kv"], layers * 2 * 32 * 4 * 128)
             self.assertEqual(said["bytes"], os.path.getsize(model(name)))
             self.assertEqual((len(said["tensors"]), len(said["metadata"])), (tensors, 20))
             self.assertEqual(said["model"]["layers"], layers)
