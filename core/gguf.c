@@ -253,6 +253,11 @@ const char *gguf_path(const gguf *g)
     return g->path;
 }
 
+const char *gguf_shown(const gguf *g)
+{
+    return g->part[0].shown;
+}
+
 uint32_t gguf_version(const gguf *g)
 {
     return g->part[0].version;

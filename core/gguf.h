@@ -19,6 +19,7 @@ int32_t gguf_open_memory(gguf **out, const void *data, uint64_t bytes, const cha
 void gguf_close(gguf *g); /* NULL is fine */
 
 const char *gguf_path(const gguf *g);
+const char *gguf_shown(const gguf *g);    /* the base name, printable: for sentences */
 uint32_t gguf_version(const gguf *g);
 int gguf_is_big(const gguf *g);           /* of the first part: big-endian */
 uint32_t gguf_part_count(const gguf *g);  /* files; 1 when it is not split */

@@ -33,24 +33,6 @@ typedef struct reader { /* where we are, for reading and for sentences */
 
 /* ---- sentences ------------------------------------------------------------------------------- */
 
-const char *gguf_show(char *dst, size_t dst_bytes, gguf_string s)
-{
-    size_t n = 0;
-    for (uint64_t i = 0; i < s.bytes; i++) {
-        uint8_t c = (uint8_t)s.data[i];
-        if (n + sizeof "\\xNN" + sizeof "..." > dst_bytes) {
-            n += (size_t)snprintf(dst + n, dst_bytes - n, "...");
-            break;
-        }
-        if (c < 0x20 || c > 0x7e || c == '"' || c == '\\')
-            n += (size_t)snprintf(dst + n, dst_bytes - n, "\\x%02x", c);
-        else
-            dst[n++] = (char)c;
-    }
-    dst[n] = 0;
-    return dst;
-}
-
 static int32_t fault(const gguf_file *f, fak_error *e, const char *kind, gguf_string name,
                      const char *what, va_list args)
 {

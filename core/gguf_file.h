@@ -40,6 +40,4 @@ int32_t gguf_file_get_u32(const gguf_file *f, const char *key, uint32_t *out, fa
  * NULL. */
 int32_t gguf_file_fault(const gguf_file *f, fak_error *e, const char *kind, gguf_string name,
                         const char *what, ...) STATUS_PRINTF(5, 6);
-/* s in printable ASCII, other bytes as \\xNN, cut with "..." to fit; returns dst. */
-const char *gguf_show(char *dst, size_t dst_bytes, gguf_string s);
 #endif

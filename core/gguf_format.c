@@ -2,6 +2,7 @@
 #include "gguf_format.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,6 +131,24 @@ int64_t gguf_integer(const gguf_value *v, uint64_t i)
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
+
+const char *gguf_show(char *dst, size_t dst_bytes, gguf_string s)
+{
+    size_t n = 0;
+    for (uint64_t i = 0; i < s.bytes; i++) {
+        uint8_t c = (uint8_t)s.data[i];
+        if (n + sizeof "\\xNN" + sizeof "..." > dst_bytes) {
+            n += (size_t)snprintf(dst + n, dst_bytes - n, "...");
+            break;
+        }
+        if (c < 0x20 || c > 0x7e || c == '"' || c == '\\')
+            n += (size_t)snprintf(dst + n, dst_bytes - n, "\\x%02x", c);
+        else
+            dst[n++] = (char)c;
+    }
+    dst[n] = 0;
+    return dst;
+}
 
 static int by_bytes(const void *pa, const void *pb)
 {

@@ -5,6 +5,8 @@
 #define GGUF_FORMAT_H
 #include "../abi/fak_backend.h"
 
+#include <stddef.h>
+
 typedef struct gguf_string { const char *data; uint64_t bytes; } gguf_string; /* not terminated */
 
 enum gguf_type { /* of metadata values, the format's numbers */
@@ -62,6 +64,8 @@ int64_t gguf_integer(const gguf_value *v, uint64_t i);
 double gguf_number(const gguf_value *v, uint64_t i);
 int gguf_string_is(gguf_string s, const char *text); /* equal bytes */
 
+/* s in printable ASCII, other bytes as \xNN, cut with "..." to fit; returns dst. */
+const char *gguf_show(char *dst, size_t dst_bytes, gguf_string s);
 /* Sorts pointers to names by bytes; 0, or the index of one that equals the one before it.  find: the
  * pointer to that name, or NULL. */
 uint32_t gguf_sort_names(const gguf_string **order, uint32_t count);

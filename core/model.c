@@ -42,12 +42,10 @@ static int32_t number(const model *m, const gguf *g, const char *what, uint32_t 
     *out = fallback;
     int32_t s = gguf_get_u32(g, key, out, e);
     if (s < 0) return s;
-    if (s == 1 && fallback < low)
-        return status_set(e, STATUS_BAD_FILE, "%s: the key %s is missing", gguf_path(g), key);
+    if (s == 1 && fallback < low) return gguf_fault(g, e, "the key %s is missing", key);
     if (*out < low || *out > high)
-        return status_set(e, STATUS_BAD_FILE,
-                          "%s: %s is %" PRIu32 "; fak takes %" PRIu32 " to %" PRIu32, gguf_path(g),
-                          key, *out, low, high);
+        return gguf_fault(g, e, "%s is %" PRIu32 "; fak takes %" PRIu32 " to %" PRIu32, key, *out,
+                          low, high);
     return FAK_OK;
 }
 
@@ -59,11 +57,10 @@ static int32_t real(const model *m, const gguf *g, const char *what, float low, 
     *out = fallback;
     int32_t s = gguf_get_f32(g, key, out, e);
     if (s < 0) return s;
-    if (s == 1 && fallback < low)
-        return status_set(e, STATUS_BAD_FILE, "%s: the key %s is missing", gguf_path(g), key);
+    if (s == 1 && fallback < low) return gguf_fault(g, e, "the key %s is missing", key);
     if (!(*out >= low && *out <= high))
-        return status_set(e, STATUS_BAD_FILE, "%s: %s is %g; fak takes %g to %g", gguf_path(g), key,
-                          (double)*out, (double)low, (double)high);
+        return gguf_fault(g, e, "%s is %g; fak takes %g to %g", key, (double)*out, (double)low,
+                          (double)high);
     return FAK_OK;
 }
 
@@ -72,15 +69,13 @@ static int32_t read_architecture(model *m, const gguf *g, fak_error *e)
     gguf_string s = {0};
     int32_t rc = gguf_get_string(g, "general.architecture", &s, e);
     if (rc < 0) return rc;
-    if (rc == 1)
-        return status_set(e, STATUS_BAD_FILE, "%s: no general.architecture: not a language model",
-                          gguf_path(g));
-    snprintf(m->architecture, sizeof m->architecture, "%.*s", (int)(s.bytes < 31 ? s.bytes : 31),
-             s.data);
-    if (strcmp(m->architecture, "llama"))
-        return status_set(e, STATUS_BAD_FILE,
-                          "%s: architecture \"%s\" is not supported; fak runs: llama", gguf_path(g),
-                          m->architecture);
+    if (rc == 1) return gguf_fault(g, e, "no general.architecture: not a language model");
+    if (!gguf_string_is(s, "llama")) {
+        char shown[48];
+        return gguf_fault(g, e, "architecture \"%s\" is not supported; fak runs: llama",
+                          gguf_show(shown, sizeof shown, s));
+    }
+    snprintf(m->architecture, sizeof m->architecture, "llama");
     s = (gguf_string){"", 0};
     rc = gguf_get_string(g, "general.name", &s, e);
     if (rc < 0) return rc;
@@ -102,6 +97,14 @@ static int32_t read_shape(model *m, const gguf *g, uint32_t context, fak_error *
         (s = real(m, g, "rope.freq_base", 1, 1e12f, 10000, &theta, e)))
         return s;
     uint32_t head_dim = m->width / m->heads;
+    char key[64];
+    snprintf(key, sizeof key, "%s.attention.key_length", m->architecture);
+    if (!gguf_find(g, key) && (m->width % m->heads || head_dim < 2))
+        return gguf_fault(g, e,
+                          "%s.attention.head_count is %" PRIu32
+                          ", which cannot share out the %" PRIu32
+                          " of embedding_length, and there is no attention.key_length",
+                          m->architecture, m->heads, m->width);
     if ((s = number(m, g, "attention.key_length", 2, HEAD_DIM_MAX, head_dim, &m->head_dim, e)) ||
         (s = number(m, g, "rope.dimension_count", 2, m->head_dim, m->head_dim, &m->rot_dim, e)))
         return s;
@@ -110,17 +113,18 @@ static int32_t read_shape(model *m, const gguf *g, uint32_t context, fak_error *
                  : m->context_max < CONTEXT_DEFAULT ? m->context_max
                                                     : CONTEXT_DEFAULT;
     if (m->heads % m->kv_heads)
-        return status_set(e, STATUS_BAD_FILE,
-                          "%s: %" PRIu32 " heads are no multiple of %" PRIu32 " kv heads",
-                          gguf_path(g), m->heads, m->kv_heads);
+        return gguf_fault(g, e,
+                          "%s.attention.head_count is %" PRIu32 ", no multiple of the %" PRIu32
+                          " of attention.head_count_kv",
+                          m->architecture, m->heads, m->kv_heads);
     if (m->rot_dim % 2)
-        return status_set(e, STATUS_BAD_FILE, "%s: %" PRIu32 " rotary dimensions are not even",
-                          gguf_path(g), m->rot_dim);
+        return gguf_fault(g, e, "%s.rope.dimension_count is %" PRIu32 "; it must be even",
+                          m->architecture, m->rot_dim);
     uint32_t most = m->context_max < CONTEXT_MAX ? m->context_max : CONTEXT_MAX;
     if (m->context > most)
         return status_set(e, STATUS_REFUSED,
                           "a context of %" PRIu32 " is asked for; %s takes %" PRIu32, m->context,
-                          gguf_path(g), most);
+                          gguf_shown(g), most);
     return FAK_OK;
 }
 
@@ -131,15 +135,17 @@ static int32_t refuse_unknown(const model *m, const gguf *g, fak_error *e)
                                       "llama.rope.scaling.factor", "llama.logit_scale"};
     for (size_t i = 0; i < sizeof key / sizeof *key; i++) {
         const gguf_value *v = gguf_find(g, key[i]);
-        if (v && v->type != GGUF_STRING && v->type != GGUF_ARRAY && gguf_number(v, 0) != 0 &&
-            !(i == 2 && gguf_number(v, 0) == 1))
-            return status_set(e, STATUS_BAD_FILE, "%s: %s is %g, which fak does not run",
-                              gguf_path(g), key[i], gguf_number(v, 0));
+        if (!v) continue;
+        if (v->type == GGUF_STRING || v->type == GGUF_ARRAY)
+            return gguf_fault(g, e, "%s is of type %s, which fak does not run", key[i],
+                              gguf_type_name(v->type));
+        if (gguf_number(v, 0) != 0 && !(i == 2 && gguf_number(v, 0) == 1))
+            return gguf_fault(g, e, "%s is %g, which fak does not run", key[i], gguf_number(v, 0));
     }
     if (gguf_find_tensor(g, "rope_freqs.weight"))
-        return status_set(e, STATUS_BAD_FILE,
-                          "%s: has rope_freqs.weight (scaled rope), which fak does not run for %s",
-                          gguf_path(g), m->architecture);
+        return gguf_fault(g, e,
+                          "has rope_freqs.weight (scaled rope), which fak does not run for %s",
+                          m->architecture);
     return FAK_OK;
 }
 
@@ -150,15 +156,16 @@ static int32_t add_tensor(model *m, const gguf *g, const char *name, uint32_t ro
                           uint32_t dtype, uint32_t rot_dim, uint32_t *index, fak_error *e)
 {
     const gguf_tensor *t = gguf_find_tensor(g, name);
-    if (!t) return status_set(e, STATUS_BAD_FILE, "%s: tensor %s is missing", gguf_path(g), name);
+    if (!t) return gguf_fault(g, e, "tensor %s is missing", name);
     if (t->dim[0] != cols || t->dim[1] != rows || t->dim[2] != 1 || t->dim[3] != 1)
-        return status_set(e, STATUS_BAD_FILE,
-                          "%s: tensor %s is %" PRIu64 " x %" PRIu64 "; the model needs %" PRIu32
-                          " x %" PRIu32,
-                          gguf_path(g), name, t->dim[0], t->dim[1], cols, rows);
+        return gguf_fault(
+            g, e, "tensor %s is %" PRIu64 " x %" PRIu64 "; the model needs %" PRIu32 " x %" PRIu32,
+            name, t->dim[0], t->dim[1], cols, rows);
+    if (!gguf_find_ggml_type(t->ggml_type))
+        return gguf_fault(g, e, "tensor %s has the unknown type %" PRIu32, name, t->ggml_type);
     if (!dtype_row_bytes(t->dtype, cols) || !dtype_form_bytes(t->dtype, FAK_AS_F32, cols))
-        return status_set(e, STATUS_BAD_FILE, "%s: tensor %s is %s, which fak cannot compute with",
-                          gguf_path(g), name, gguf_ggml_type_name(t->ggml_type));
+        return gguf_fault(g, e, "tensor %s is %s, which fak cannot compute with", name,
+                          gguf_ggml_type_name(t->ggml_type));
     weight w = {.dtype = rows == 1 ? FAK_F32
                          : dtype   ? dtype
                                    : t->dtype,
@@ -170,7 +177,7 @@ static int32_t add_tensor(model *m, const gguf *g, const char *name, uint32_t ro
     if (!dtype_row_bytes(w.dtype, cols))
         return status_set(e, STATUS_REFUSED,
                           "%s: tensor %s has rows of %" PRIu32 "; %s needs a multiple of %" PRIu32,
-                          gguf_path(g), name, cols, dtype_name(w.dtype),
+                          gguf_shown(g), name, cols, dtype_name(w.dtype),
                           dtype_find(w.dtype)->block);
     snprintf(w.name, sizeof w.name, "%s", name);
     if (dtype_find(w.dtype)->block > 1) m->blocks = 1;
@@ -208,14 +215,26 @@ static int32_t add_layer(model *m, const gguf *g, uint32_t layer, uint32_t dtype
     /* clang-format on */
     for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
         char name[64];
-        snprintf(name, sizeof name, "blk.%" PRIu32 ".%s.bias", layer, part[i].name);
-        if (gguf_find_tensor(g, name))
-            return status_set(e, STATUS_BAD_FILE, "%s: has %s, which fak does not run for %s",
-                              gguf_path(g), name, m->architecture);
         snprintf(name, sizeof name, "blk.%" PRIu32 ".%s.weight", layer, part[i].name);
         int32_t s = add_tensor(m, g, name, part[i].rows, part[i].cols, dtype, part[i].rot,
                                &m->index[part[i].role + layer * PER_LAYER], e);
         if (s) return s;
+    }
+    return FAK_OK;
+}
+
+/* A tensor that nothing reads is a model that we do not know: more layers than block_count, a bias. */
+static int32_t check_unused(const model *m, const gguf *g, fak_error *e)
+{
+    if (gguf_tensor_count(g) == m->weights.count) return FAK_OK;
+    for (uint32_t i = 0; i < gguf_tensor_count(g); i++) {
+        const gguf_tensor *t = gguf_tensor_at(g, i);
+        uint32_t k = 0;
+        while (k < m->weights.count && m->weights.at[k].tensor != t) k++;
+        char shown[64];
+        if (k == m->weights.count)
+            return gguf_fault(g, e, "has %s, which fak does not run for %s of %" PRIu32 " layers",
+                              gguf_show(shown, sizeof shown, t->name), m->architecture, m->layers);
     }
     return FAK_OK;
 }
@@ -229,17 +248,17 @@ static int32_t add_all(model *m, const gguf *g, uint32_t dtype, fak_error *e)
     m->vocab = embed && embed->dim[1] < UINT32_MAX / 2 ? (uint32_t)embed->dim[1] : 0;
     m->tied = !gguf_find_tensor(g, "output.weight");
     if ((s = add_tensor(m, g, "token_embd.weight", m->vocab, m->width, dtype, 0,
-                        &m->index[MODEL_EMBED], e)) ||
-        (s = add_rope(m, e)))
+                        &m->index[MODEL_EMBED], e)))
         return s;
     for (uint32_t l = 0; !s && l < m->layers; l++) s = add_layer(m, g, l, dtype, e);
     if (s || (s = add_tensor(m, g, "output_norm.weight", 1, m->width, dtype, 0,
                              &m->index[MODEL_OUT_NORM], e)))
         return s;
     m->index[MODEL_HEAD] = m->index[MODEL_EMBED];
-    return m->tied ? FAK_OK
-                   : add_tensor(m, g, "output.weight", m->vocab, m->width, dtype, 0,
-                                &m->index[MODEL_HEAD], e);
+    if (!m->tied && (s = add_tensor(m, g, "output.weight", m->vocab, m->width, dtype, 0,
+                                    &m->index[MODEL_HEAD], e)))
+        return s;
+    return check_unused(m, g, e);
 }
 
 int32_t model_open(model *m, const gguf *g, uint32_t dtype, uint32_t context, fak_error *e)
@@ -251,7 +270,7 @@ int32_t model_open(model *m, const gguf *g, uint32_t dtype, uint32_t context, fa
                           "matrices cannot be converted to dtype %" PRIu32 " (%s)", dtype,
                           dtype_name(dtype));
     if ((s = read_architecture(m, g, e)) || (s = read_shape(m, g, context, e)) ||
-        (s = refuse_unknown(m, g, e)) || (s = add_all(m, g, dtype, e)))
+        (s = refuse_unknown(m, g, e)) || (s = add_all(m, g, dtype, e)) || (s = add_rope(m, e)))
         model_close(m);
     return s;
 }

@@ -7,7 +7,7 @@
 
 #include "text.h"
 
-enum token_type { TYPE_NORMAL = 1, TYPE_CONTROL = 3, TYPE_USER = 4 }; /* the file's numbers */
+enum token_type { TYPE_NORMAL = 1, TYPE_CONTROL = 3, TYPE_USER = 4, TYPES = 7 }; /* the file's */
 
 /* Special tokens that end a generation in some family of models: ends of turns and of texts, and
  * padding, repository and file marks of fill-in-the-middle models (llama.cpp ends on these too). */
@@ -171,7 +171,13 @@ int32_t vocab_open(vocab *v, const gguf *g, fak_error *e)
     size_t end = 0;
     for (uint32_t id = 0; id < v->size; id++) {
         gguf_string s = gguf_next_string(tokens, &at);
-        v->flags[id] = special_flags(types ? gguf_integer(types, id) : TYPE_NORMAL, s);
+        int64_t type = types ? gguf_integer(types, id) : TYPE_NORMAL;
+        if (type < 0 || type >= TYPES)
+            return gguf_fault(g, e,
+                              "tokenizer.ggml.token_type has %" PRId64 " for token %" PRIu32
+                              "; 0 to %d are known",
+                              type, id, TYPES - 1);
+        v->flags[id] = special_flags(type, s);
         size_t count = v->flags[id] ? SIZE_MAX : vocab_unmap(s, v->text + end);
         if (count == SIZE_MAX) {
             if (!v->flags[id]) v->flags[id] = VOCAB_LITERAL;

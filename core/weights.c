@@ -121,8 +121,8 @@ int weights_lendable(const weight *w)
     const dtype_info *info = dtype_find(w->dtype);
     uintptr_t align = info->block > 1 ? 1 : info->block_bytes;
     if (!w->tensor) return 1; /* lent from the table */
-    return w->tensor->dtype == w->dtype && !w->rot_dim &&
-           (uintptr_t)w->tensor->data % align == 0 && !dtype_is_foreign(w->dtype, w->tensor->big);
+    return w->tensor->dtype == w->dtype && !w->rot_dim && (uintptr_t)w->tensor->data % align == 0 &&
+           !dtype_is_foreign(w->dtype, w->tensor->big);
 }
 
 static const void *borrow(void *self, uint32_t value)

@@ -1,7 +1,8 @@
 /* weights - the row source: a model's weights by index, served row by row in any form.
  * Bytes that need no change are lent from the mapped file; all others are made row by row, so that
  * no second copy of a tensor exists here.  A file of the other byte order is turned here too, a row at
- * a time, and lends nothing: opening it stays cheap and callers see the host's order.  Read-only once filled: any thread may serve. */
+ * a time, and lends nothing: opening it stays cheap and callers see the host's order.
+ * Read-only once filled: any thread may serve. */
 #ifndef WEIGHTS_H
 #define WEIGHTS_H
 #include "dtype.h"

@@ -537,14 +537,16 @@ static void refuses_broken_files(void **state)
     FAULT(p.eos = 0xffffffff, "eos_token_id is 4294967295, but there are 272 tokens");
     FAULT(p.eot = 9999, "eot_token_id is 9999");
     FAULT((p.bos = -1, p.add_bos = 1), "there is no tokenizer.ggml.bos_token_id");
+    FAULT(p.first_type = 7, "token_type has 7 for token 0; 0 to 6 are known");
+    FAULT(p.first_type = UINT32_MAX, "token_type has -1 for token 0; 0 to 6 are known");
 #undef FAULT
-    /* these are fine: texts that occur twice, types that mean nothing here */
+    /* these are fine: texts that occur twice, types that are known and mean nothing here */
     fak_error e;
     tokenizer *t;
     p = good;
     p.extra_token = "he";
     p.types = SIZE + 1;
-    p.first_type = 77;
+    p.first_type = 5;
     assert_int_equal(open_parts(&p, &t, &e), FAK_OK);
     assert_encodes(t, TEXT("he"), IDS(HE));
     tokenizer_close(t);
