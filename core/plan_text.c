@@ -20,7 +20,10 @@ static const field value_fields[] = {
     VALUE_FIELD(quant_scale_dtype, 0), VALUE_FIELD(quant_act_scale, 1),
 };
 /* clang-format on */
-enum { VALUE_FIELDS = sizeof value_fields / sizeof *value_fields };
+enum {
+    VALUE_FIELDS = sizeof value_fields / sizeof *value_fields,
+    VALUES_MAX = 1 << 17 /* more than 4096 layers have; a few bytes of text may claim as many */
+};
 
 /* ---- printing ---- */
 
@@ -136,7 +139,6 @@ void plan_print(const fak_plan *p, FILE *out, int flags, const char *(*name)(voi
 typedef struct reader {
     char *line, *rest; /* the line being read, cut into words by next */
     uint32_t number;
-    size_t bytes; /* of the whole text */
     plan_draft draft;
     fak_error *e;
 } reader;
@@ -199,8 +201,7 @@ static int32_t read_header(reader *r)
     int32_t s = take_keys(r, key, out, 3);
     if (s) return s;
     if (d->values) return complain(r, "a second header", NULL);
-    if (!values || values > 1u << 20) return complain(r, "between 1 and 1048576 values", NULL);
-    if (values > r->bytes) return complain(r, "more values than the text can name", NULL);
+    if (!values || values > VALUES_MAX) return complain(r, "between 1 and 131072 values", NULL);
     for (uint32_t i = 0; i < values; i++)
         plan_add_value(d, &(fak_value){.kind = FAK_UNUSED}, FAK_NO_INDEX);
     return FAK_OK;
@@ -335,7 +336,7 @@ static int32_t read_line(reader *r)
 
 int32_t plan_read(plan *p, const char *text, size_t bytes, fak_error *e)
 {
-    reader r = {.e = e, .bytes = bytes};
+    reader r = {.e = e};
     char *copy = malloc(bytes + 1), *at = copy;
     int32_t s = copy ? FAK_OK : status_memory(e, "the plan's text", bytes);
     *p = (plan){0};

@@ -342,9 +342,8 @@ static const struct {
     {"plan values +1 body 0 layers 0",  "line 1: not a number: \"+1\""},
     {"plan values 1 body 4294967296 layers 0", "line 1: not a number: \"4294967296\""},
     {"plan values 1 body 99999999999999999999999 layers 0", "line 1: not a number: \"999"},
-    {"plan values 0 body 0 layers 0",   "line 1: between 1 and 1048576 values"},
-    {"plan values 1048577 body 0 layers 0", "line 1: between 1 and 1048576 values"},
-    {"plan values 60 body 0 layers 0",  "line 1: more values than the text can name"},
+    {"plan values 0 body 0 layers 0",   "line 1: between 1 and 131072 values"},
+    {"plan values 131073 body 0 layers 0", "line 1: between 1 and 131072 values"},
     {HEADER HEADER,                     "line 2: a second header"},
 
     {"value 1 act 1 step 64",           "line 1: a value beyond the header's count"},
