@@ -145,9 +145,10 @@ static int32_t open_all(run *r, const environment *env, fak_error *e)
                           r->prompt.count, r->model.context);
     if (!r->backend.quiet) choose_print(&r->choice, stderr);
     if (tokenizer_size(r->tokenizer) > r->model.vocab)
-        return status_set(e, STATUS_BAD_FILE,
-                          "%s: the tokenizer has %" PRIu32 " tokens, the model %" PRIu32,
-                          r->model_path, tokenizer_size(r->tokenizer), r->model.vocab);
+        return gguf_fault(r->file_map, e,
+                          "tokenizer.ggml.tokens has %" PRIu32
+                          " elements, token_embd.weight only %" PRIu32 " rows",
+                          tokenizer_size(r->tokenizer), r->model.vocab);
     progress_start(&r->progress, "loading", model_weight_bytes(&r->model), r->backend.quiet);
     s = session_open(&r->session, &r->model, &r->choice.device, &r->choice.host, &o, show_loading,
                      r, e);

@@ -245,7 +245,14 @@ static int32_t add_all(model *m, const gguf *g, uint32_t dtype, fak_error *e)
     m->index = calloc(MODEL_ATTN_NORM + (size_t)m->layers * PER_LAYER, sizeof *m->index);
     if (!m->index) return status_memory(e, "the table of tensors", m->layers * 36ull);
     const gguf_tensor *embed = gguf_find_tensor(g, "token_embd.weight");
-    m->vocab = embed && embed->dim[1] < UINT32_MAX / 2 ? (uint32_t)embed->dim[1] : 0;
+    if (!gguf_tensor_count(g)) return gguf_fault(g, e, "has no tensors: a vocabulary, no model");
+    if (embed &&
+        (embed->dim[0] != m->width || embed->dim[1] > INT32_MAX)) /* rows: the vocabulary */
+        return gguf_fault(g, e,
+                          "tensor token_embd.weight has %" PRIu64 " rows of %" PRIu64
+                          "; the model needs 1 to %d rows of %" PRIu32,
+                          embed->dim[1], embed->dim[0], INT32_MAX, m->width);
+    m->vocab = embed ? (uint32_t)embed->dim[1] : 0;
     m->tied = !gguf_find_tensor(g, "output.weight");
     if ((s = add_tensor(m, g, "token_embd.weight", m->vocab, m->width, dtype, 0,
                         &m->index[MODEL_EMBED], e)))

@@ -311,6 +311,14 @@ class Models(Case):
                          self.generate("-p", "a", "-n", "6", name="tiny-q4_0")["ids"])  # the default
 
 
+    def test_more_tokens_than_rows(self):
+        data = bytearray(contents(model("tiny-f32")))
+        at = data.index(b"token_embd.weight") + len("token_embd.weight") + 4 + 8
+        self.assertEqual(struct.unpack_from("<Q", data, at)[0], 302)
+        struct.pack_into("<Q", data, at, 301)
+        self.refused(1, ["-m", room("rows.gguf", data), "-p", "x"],
+                     "rows.gguf: tokenizer.ggml.tokens has 302 elements, token_embd.weight only 301")
+
     def test_the_other_byte_order(self):
         for dtype in DTYPES:
             little = self.generate("-p", "Hello the", "-n", "20", name=f"tiny-{dtype}")
@@ -887,6 +895,52 @@ class Inspect(Case):
         self.refused(1, ["-m", path, "-p", "x"], "other.gguf")
         empty = room("nothing.gguf", gguf([]))
         self.assertIn("metadata: 0 keys\ntensors: 0\n", self.fine("inspect", empty).out)
+
+    def test_any_container_is_listed(self):
+        """No tensors, no dimensions, no keys, unknown types of tensors, any architecture: exit 0."""
+        ones = struct.pack("<f", 1)
+        kinds = {0: b"B", 1: b"b", 2: b"H", 3: b"h", 4: b"I", 5: b"i", 6: b"f", 7: b"?", 10: b"Q",
+                 11: b"q", 12: b"d"}
+        every = [(f"k{k}", k, struct.pack(b"<" + c, 1)) for k, c in kinds.items()]
+        every += [(f"a{k}", 9, struct.pack("<IQ", k, 3) + 3 * struct.pack(b"<" + c, 1))
+                  for k, c in kinds.items()]
+        every += [("none", 9, struct.pack("<IQ", 8, 0)), ("k8", 8, text("")),
+                  ("a8", 9, struct.pack("<IQ", 8, 9) + 9 * text("\u00e9"))]
+
+        def tensor(name, dims, kind):
+            return text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, 0)
+
+        def container(infos):
+            head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), 0) + b"".join(infos)
+            return head + bytes(-len(head) % 32) + ones * 8
+
+        vocabulary = [("general.architecture", 8, text("llama")),
+                      ("tokenizer.ggml.model", 8, text("gpt2"))]
+        for name, data, keys, tensors in (
+            ("nothing", gguf([]), 0, 0),
+            ("keys", gguf(every), len(every), 0),
+            ("tensors", gguf([], ["one", "two"]), 0, 2),
+            ("vocabulary", gguf(vocabulary), 2, 0),
+            ("number", gguf([("general.architecture", 4, bytes(4))]), 1, 0),
+            ("empty", gguf([("general.architecture", 8, text(""))]), 1, 0),
+            ("cut", gguf([("general.architecture", 8, text(b"llama\0x"))]), 1, 0),
+            ("scalar", container([tensor("s", [], 0)]), 0, 1),
+            ("unknown", container([tensor("u", [3, 5], 199)]), 0, 1),
+            ("four", container([tensor("f", [1, 2, 1, 2], 0)]), 0, 1),
+        ):
+            path = room(f"{name}.gguf", data)
+            said = self.fine("inspect", path).out
+            self.assertIn(f"metadata: {keys} keys\n", said)
+            self.assertIn(f"tensors: {tensors}\n", said)
+            self.assertIn("fak cannot run it: ", said)
+            listed = self.fine("inspect", "--json", path).json
+            self.assertEqual((len(listed["metadata"]), len(listed["tensors"])), (keys, tensors))
+            self.assertTrue(listed["not_a_model"].startswith(f"{name}.gguf: "), listed)
+            self.refused(1, ["-m", path, "-p", "x"], f"{name}.gguf: ")
+        listed = self.fine("inspect", "--json", room("scalar.gguf")).json
+        self.assertEqual(listed["tensors"][0]["shape"], [])
+        said = self.fine("inspect", room("unknown.gguf")).out
+        self.assertIn("u                                ?     3 x 5\n", said)
 
     def test_strings_of_strangers(self):
         """What a file says does not reach the terminal as control characters, nor half a letter."""

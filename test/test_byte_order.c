@@ -124,6 +124,43 @@ static void test_swap(void **state)
     assert_true(dtype_is_foreign(FAK_Q4_1, 1));
 }
 
+/* A scale that is no number is seen through the order: 7c 00 is infinite in a big-endian file, and
+ * 00 7c is a small number. */
+static void test_bad_scales(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        size_t bytes;
+        uint8_t *data = tiny_bytes("big-q4_1.gguf", &bytes);
+        gguf *g;
+        model m;
+        plan p;
+        weights_source s;
+        fak_source api;
+        fak_error e = {0};
+        assert_int_equal(gguf_open_memory(&g, data, bytes, "m.gguf", &e), FAK_OK);
+        size_t at = (size_t)(gguf_find_tensor(g, "blk.1.ffn_up.weight")->data - data);
+        data[at + 22] = i ? 0 : 0x7c; /* the second scale of the second block */
+        data[at + 23] = i ? 0x7c : 0;
+        assert_int_equal(model_open(&m, g, 0, 0, &e), FAK_OK);
+        assert_int_equal(plan_build(&p, &m, &e), FAK_OK);
+        s = (weights_source){
+            .table = &m.weights, .index = p.weight, .values = p.block->values.count};
+        assert_int_equal(weights_source_open(&s, &api, &e), FAK_OK);
+        uint32_t index = model_weight(&m, MODEL_UP, 1), value = 0;
+        while (s.index[value] != index) value++;
+        float row[64];
+        int32_t rc = api.read(api.self, value, FAK_AS_F32, 0, 1, row, sizeof row, &e);
+        assert_int_equal(rc, i ? FAK_OK : STATUS_BAD_FILE);
+        if (!i) assert_message(&e, "a scale of block 1 of row 0 is no finite number (bits 7c00)");
+        weights_source_close(&s);
+        plan_free(&p);
+        model_close(&m);
+        gguf_close(g);
+        free(data);
+    }
+}
+
 /* ---- logits ---- */
 
 enum { IDS = 6 };
@@ -175,9 +212,8 @@ static void test_logits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_the_twins_differ),
-        cmocka_unit_test(test_swap),
+        cmocka_unit_test(test_rows),   cmocka_unit_test(test_the_twins_differ),
+        cmocka_unit_test(test_swap),   cmocka_unit_test(test_bad_scales),
         cmocka_unit_test(test_logits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
