@@ -49,7 +49,7 @@ static int parse(run *r, int argc, char **argv)
     choose_options *b = &r->backend;
     /* clang-format off */
     const arg table[] = {
-        {'m', "model", ARG_TEXT, "FILE", "a GGUF model", &r->model_path, 0, 0, NULL},
+        {'m', "model", ARG_TEXT, "FILE", "a GGUF model; of one in parts the first", &r->model_path, 0, 0, NULL},
         {'p', "prompt", ARG_TEXT, "TEXT", "the text to continue", &r->text, 0, 0, NULL},
         {'f', "file", ARG_TEXT, "FILE", "read the text from a file; - is standard input", &r->file, 0, 0, NULL},
         {'n', "predict", ARG_NUMBER, "N", "most new tokens (default 128)", &r->max_new, 1, 1u << 20, NULL},

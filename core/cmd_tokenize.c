@@ -32,7 +32,7 @@ int cmd_tokenize(int argc, char **argv, const environment *env)
     int json = 0;
     /* clang-format off */
     const arg table[] = {
-        {'m', "model", ARG_TEXT, "FILE", "a GGUF model", &path, 0, 0, NULL},
+        {'m', "model", ARG_TEXT, "FILE", "a GGUF model; of one in parts the first", &path, 0, 0, NULL},
         {'p', "prompt", ARG_TEXT, "TEXT", "the text", &text, 0, 0, NULL},
         {'f', "file", ARG_TEXT, "FILE", "read the text from a file; - (the default) is standard input", &file, 0, 0, NULL},
         {0, "json", ARG_FLAG, NULL, "print {\"ids\": [...]}", &json, 0, 0, NULL},

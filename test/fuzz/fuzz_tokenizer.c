@@ -50,7 +50,7 @@ static void stream(const uint8_t *data, size_t bytes)
     text_stream s = {0};
     char out[3 * (256 + 4)];
     for (size_t at = 0, n; at <= bytes; at += n) {
-        size_t part = 1 + (bytes ? data[0] : 0) % 7, length, whole = 0;
+        size_t part = bytes ? 1u + data[0] % 7u : 1, length, whole = 0;
         n = at == bytes ? 1 : part < bytes - at ? part : bytes - at;
         length = at == bytes ? text_stream_finish(&s, out)
                              : text_stream_push(&s, (const char *)data + at, n, out);
