@@ -311,6 +311,37 @@ class Models(Case):
                          self.generate("-p", "a", "-n", "6", name="tiny-q4_0")["ids"])  # the default
 
 
+    def test_malformed_files(self):
+        """A sample of test_gguf_faults through the commands, with 256 MB to live in."""
+        good = contents(model("tiny-f32"))
+
+        def patched(after, skip, form, was, value):
+            data = bytearray(good)
+            at = data.index(after) + len(after) + skip
+            self.assertEqual(struct.unpack_from(form, data, at)[0], was)
+            struct.pack_into(form, data, at, value)
+            return data
+
+        def alive():
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 28, 1 << 28))
+
+        limit = {} if b"asan" in contents(FAKRUN) else {"preexec_fn": alive}
+        huge, embed, down = 2**64 - 1, b"token_embd.weight", b"blk.1.ffn_down.weight"
+        for data, *parts in (
+            (patched(b"GGUF", 4, "<Q", 20, huge), str(huge), "tensors cannot be in"),
+            (patched(b"GGUF", 12, "<Q", 20, 2**61), str(2**61), "keys cannot be in"),
+            (patched(b"general.architecture", 4, "<Q", 5, huge), '"general.architecture"', str(huge)),
+            (patched(b"ggml.tokens", 8, "<Q", 302, 2**61 + 1), "ggml.tokens", str(2**61 + 1)),
+            (patched(embed, 0, "<I", 2, 5), '"token_embd.weight" has 5 dimensions', "4"),
+            (patched(embed, 4, "<Q", 64, 0), '"token_embd.weight" has 0 as dimension 1 of 2'),
+            (patched(embed, 12, "<Q", 302, 2**62), '"token_embd.weight"', str(2**62)),
+            (patched(down, 20, "<I", 0, 77), "blk.1.ffn_down.weight has the unknown type 77"),
+            (patched(down, 24, "<Q", 299520, 0), '"blk.1.ffn_down.weight"', '"token_embd.weight"'),
+        ):
+            path = room("bad.gguf", data)
+            for args in (["-m", path, "-p", "x"], ["inspect", "--plan", path]):
+                self.refused(1, args, "bad.gguf: ", *parts, **limit)
+
     def test_more_tokens_than_rows(self):
         data = bytearray(contents(model("tiny-f32")))
         at = data.index(b"token_embd.weight") + len("token_embd.weight") + 4 + 8

@@ -31,6 +31,17 @@ void put_tensor(image *m, const char *name, uint32_t dims, const uint64_t *dim, 
                 uint64_t offset);
 void put_data(image *m, size_t alignment, size_t bytes); /* counting up */
 
+/* Every metadata type, arrays, an odd alignment and four tensors, one of a type unknown to us. */
+void make_full(image *m, uint32_t version);
+/* One key of each kind of length, two tensors back to back; ends with the last tensor's data. */
+void make_small(image *m);
+
+/* Opens a copy to the byte, which is kept until the next: sanitizers see what is read beyond it. */
+int32_t open_bytes(const void *data, size_t bytes, gguf **g, fak_error *e);
+void close_bytes(void);
+gguf *open_good(const image *m); /* or the test fails */
+uint64_t walk(const gguf *g);    /* reads all that the interface shows */
+
 uint64_t bits_of(double x);
 uint32_t bits_of_f32(float x);
 #endif
