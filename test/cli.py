@@ -280,7 +280,8 @@ class Models(Case):
             here = self.fine(*args)
             gone = tempfile.mkdtemp(dir=ROOM)
             there = self.fine(*args, cwd=gone, preexec_fn=lambda folder=gone: os.rmdir(folder))
-            self.assertEqual(there.bytes, here.bytes)
+            said = [re.sub(rb"; the machine has [^\n]*", b"", r.bytes) for r in (here, there)]
+            self.assertEqual(said[1], said[0])  # what memory is free changes by the second
 
     def test_context_larger_than_the_model(self):
         self.refused(2, ["-m", model("tiny-f32"), "-p", "x", "--ctx", "129"], "129", "128")
