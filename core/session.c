@@ -116,15 +116,8 @@ const char *session_finish_name(enum session_finish finish)
 
 static int32_t keep(token_ids *ids, uint32_t id, fak_error *e)
 {
-    if (ids->count == ids->room) {
-        size_t room = ids->room ? ids->room * 2 : 256;
-        uint32_t *wider = realloc(ids->id, room * sizeof *wider);
-        if (!wider) return status_memory(e, "the generated ids", room * sizeof *wider);
-        ids->id = wider;
-        ids->room = room;
-    }
-    ids->id[ids->count++] = id;
-    return FAK_OK;
+    if (!token_ids_add(ids, &id, 1)) return FAK_OK;
+    return status_memory(e, "the generated ids", (ids->count + 1) * sizeof id);
 }
 
 /* Is it over after this id?  Then g->finish says why. */
