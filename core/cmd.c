@@ -62,10 +62,7 @@ int32_t cmd_read_all(const char *path, char **data, size_t *bytes, fak_error *e)
 int32_t cmd_encode(const tokenizer *t, const char *text, size_t bytes, token_ids *ids, fak_error *e)
 {
     uint32_t bos = tokenizer_adds_bos(t) ? tokenizer_bos(t) : FAK_NO_INDEX;
-    if (bos != FAK_NO_INDEX) {
-        *ids = (token_ids){malloc(sizeof bos), 1, 1};
-        if (!ids->id) return status_memory(e, "the ids", sizeof bos);
-        ids->id[0] = bos;
-    }
+    if (bos != FAK_NO_INDEX && token_ids_add(ids, &bos, 1))
+        return status_memory(e, "the ids", sizeof bos);
     return tokenizer_encode(t, text, bytes, ids, e);
 }

@@ -8,14 +8,16 @@
 #include "trace.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct run {
     /* what was asked */
-    const char *model_path, *text, *file, *dtype, *act;
-    uint32_t max_new, context;
-    float temperature;
+    const char *model_path, *text, *file, *dtype, *act, *kv;
+    uint32_t max_new, context, top_k, seed, logprobs; /* NOT_GIVEN where they are not */
+    float temperature, top_p, min_p;                  /* likewise -1 */
     int ignore_eos, json, special, no_verify;
     choose_options backend;
     /* what was opened */
@@ -24,6 +26,7 @@ typedef struct run {
     model model;
     choice choice;
     session session;
+    sampler sampler;
     token_ids prompt;
     /* on the way */
     generation g;
@@ -37,12 +40,44 @@ typedef struct run {
 
 /* ---- the command line ---- */
 
+enum { LOGPROBS_MAX = 20 };
+static const uint32_t NOT_GIVEN = UINT32_MAX;
+
 static const char examples[] =
     "  fakrun -m model.gguf -p 'The capital of France is'\n"
     "  fakrun -m model.gguf -f prompt.txt -n 200 --json\n"
     "  echo 'Once upon a time' | fakrun -m model.gguf -f - --dtype f32\n"
+    "  fakrun -m model.gguf -p 'Once upon' --temp 0.8 --top-k 40 --top-p 0.95 --seed 7\n"
+    "  fakrun -m model.gguf -p Hello --json --logprobs 5\n"
     "  fakrun -m model.gguf -p Hello --backend cpu-ref -o fused=1\n\n"
     "commands: fakrun backends, fakrun inspect MODEL, fakrun tokenize -m MODEL; each has --help\n";
+
+/* What no single option can tell. */
+static int32_t check_asked(run *r, const char *usage, fak_error *e)
+{
+    const char *filter = r->top_k != NOT_GIVEN ? "top-k"
+                         : r->top_p >= 0       ? "top-p"
+                         : r->min_p >= 0       ? "min-p"
+                                               : NULL;
+    if (!r->model_path)
+        return status_set(e, STATUS_REFUSED, "no model is given; %s; --help says more", usage);
+    if (!r->text == !r->file)
+        return status_set(e, STATUS_REFUSED, "give the text with -p TEXT or with -f FILE%s",
+                          r->text ? ", not with both" : "");
+    if (filter && r->temperature < 0)
+        return status_set(e, STATUS_REFUSED,
+                          "--%s needs --temp: without it the most likely token is taken", filter);
+    if (r->logprobs != NOT_GIVEN && !r->json)
+        return status_set(e, STATUS_REFUSED, "--logprobs needs --json");
+    if (r->seed == NOT_GIVEN && r->temperature > 0) {
+        struct timespec now = {0};
+        uint64_t state[4];
+        timespec_get(&now, TIME_UTC);
+        sampler_seed(state, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+        r->seed = (uint32_t)(state[0] >> 33); /* below NOT_GIVEN */
+    }
+    return FAK_OK;
+}
 
 static int parse(run *r, int argc, char **argv)
 {
@@ -54,9 +89,15 @@ static int parse(run *r, int argc, char **argv)
         {'f', "file", ARG_TEXT, "FILE", "read the text from a file; - is standard input", &r->file, 0, 0, NULL},
         {'n', "predict", ARG_NUMBER, "N", "most new tokens (default 128)", &r->max_new, 1, 1u << 20, NULL},
         {0, "ctx", ARG_NUMBER, "N", "positions of context (default: the model's, at most 4096)", &r->context, 1, 1u << 20, NULL},
-        {0, "temp", ARG_REAL, "T", "temperature; only 0 (greedy, the default) so far", &r->temperature, 0, 0, NULL},
+        {0, "temp", ARG_REAL, "T", "0 takes the most likely token (default); above it tokens are drawn", &r->temperature, 0, 100, NULL},
+        {0, "top-k", ARG_NUMBER, "K", "draw from the K most likely (default 0: all)", &r->top_k, 0, 1u << 20, NULL},
+        {0, "top-p", ARG_REAL, "P", "of these, from the fewest that make P of the whole (default 1)", &r->top_p, 0, 1, NULL},
+        {0, "min-p", ARG_REAL, "P", "of these, from those P times as likely as the first (default 0)", &r->min_p, 0, 1, NULL},
+        {0, "seed", ARG_NUMBER, "N", "of the draws: same seed, same text (default: from the clock)", &r->seed, 0, NOT_GIVEN - 1, NULL},
+        {0, "logprobs", ARG_NUMBER, "N", "with --json: of each token and of the N most likely", &r->logprobs, 0, LOGPROBS_MAX, NULL},
         {0, "dtype", ARG_CHOICE, "TYPE", "load weights as file|f32|f16|bf16|q8_0|q4_0|q4_1 (default file)", &r->dtype, 0, 0, "file|f32|f16|bf16|q8_0|q4_0|q4_1"},
         {0, "act", ARG_CHOICE, "MODE", "activations of matmuls by block weights: q8|f32 (default q8)", &r->act, 0, 0, "q8|f32"},
+        {0, "kv", ARG_CHOICE, "TYPE", "keep keys and values as f32|f16|bf16 (default f32)", &r->kv, 0, 0, "f32|f16|bf16"},
         {0, "ignore-eos", ARG_FLAG, NULL, "go on after an end-of-text token", &r->ignore_eos, 0, 0, NULL},
         {0, "special", ARG_FLAG, NULL, "show control tokens as text", &r->special, 0, 0, NULL},
         {0, "no-verify", ARG_FLAG, NULL, "load weights without looking for broken blocks", &r->no_verify, 0, 0, NULL},
@@ -72,6 +113,9 @@ static int parse(run *r, int argc, char **argv)
         "usage: fakrun -m MODEL (-p TEXT | -f FILE) [options]",
         "Continues a text with a language model.  The text streams to standard output as it is\n"
         "made; one line on standard error says which backend runs and why.\n"
+        "Drawing applies top-k, top-p, min-p and last the temperature (llama.cpp's order); "
+        "nothing\n"
+        "is applied that was not asked.  --json tells the seed, and -v does.\n"
         "Exit codes: 0 done; 1 the work failed; 2 refused before work; 130 Ctrl-C.",
         examples,
         table,
@@ -80,16 +124,7 @@ static int parse(run *r, int argc, char **argv)
     fak_error e;
     int rc = cmd_parse(&a, argc, argv, NULL);
     if (rc >= 0) return rc;
-    if (!r->model_path) {
-        status_set(&e, STATUS_REFUSED, "no model is given; %s; --help says more", a.usage);
-        return cmd_fail(&e);
-    }
-    if (!r->text == !r->file) {
-        status_set(&e, STATUS_REFUSED, "give the text with -p TEXT or with -f FILE%s",
-                   r->text ? ", not with both" : "");
-        return cmd_fail(&e);
-    }
-    return -1;
+    return check_asked(r, a.usage, &e) ? cmd_fail(&e) : -1;
 }
 
 /* ---- before work ---- */
@@ -125,6 +160,17 @@ static void show_capacity(void *self, const program *p)
     capacity_print(&own, stderr);
 }
 
+static int32_t open_sampler(run *r, fak_error *e)
+{
+    sampler_options how = {.temperature = r->temperature,
+                           .top_k = r->top_k == NOT_GIVEN ? 0 : r->top_k,
+                           .top_p = r->top_p < 0 ? 1 : r->top_p,
+                           .min_p = r->min_p < 0 ? 0 : r->min_p,
+                           .seed = r->seed,
+                           .logprobs = r->logprobs != NOT_GIVEN};
+    return sampler_open(&r->sampler, &how, r->model.vocab, e);
+}
+
 static int32_t open_all(run *r, const environment *env, fak_error *e)
 {
     double start = port_seconds();
@@ -132,6 +178,7 @@ static int32_t open_all(run *r, const environment *env, fak_error *e)
     session_options o = {.act = !r->act            ? 0
                                 : r->act[0] == 'q' ? FAK_ACT_Q8
                                                    : FAK_ACT_F32,
+                         .kv_dtype = r->kv ? dtype_by_name(r->kv)->id : 0,
                          .on_capacity = show_capacity};
     int32_t s;
     if ((s = choose_open(&r->choice, &r->backend, env, e)) ||
@@ -144,11 +191,14 @@ static int32_t open_all(run *r, const environment *env, fak_error *e)
         return status_set(e, STATUS_REFUSED, "prompt has %zu tokens; context is %" PRIu32,
                           r->prompt.count, r->model.context);
     if (!r->backend.quiet) choose_print(&r->choice, stderr);
+    if (r->backend.verbose && r->temperature > 0)
+        fprintf(stderr, "fakrun: seed %" PRIu32 "\n", r->seed);
     if (tokenizer_size(r->tokenizer) > r->model.vocab)
         return gguf_fault(r->file_map, e,
                           "tokenizer.ggml.tokens has %" PRIu32
                           " elements, token_embd.weight only %" PRIu32 " rows",
                           tokenizer_size(r->tokenizer), r->model.vocab);
+    if ((s = open_sampler(r, e))) return s;
     progress_start(&r->progress, "loading", model_weight_bytes(&r->model), r->backend.quiet);
     s = session_open(&r->session, &r->model, &r->choice.device, &r->choice.host, &o, show_loading,
                      r, e);
@@ -206,6 +256,27 @@ static json_t *json_ids(const uint32_t *id, size_t count)
     return list;
 }
 
+/* JSON has no infinity. */
+static json_t *json_number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *json_logprobs(const generation *g)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < g->ids.count; i++) {
+        const sampler_logprob *row = g->logprob + i * g->logprobs;
+        json_t *top = json_array();
+        for (uint32_t j = 1; j < g->logprobs; j++)
+            json_array_append_new(top, json_pack("{s:I, s:o}", "id", (json_int_t)row[j].id,
+                                                 "logprob", json_number(row[j].logprob)));
+        json_array_append_new(list, json_pack("{s:I, s:o, s:o}", "id", (json_int_t)row[0].id,
+                                              "logprob", json_number(row[0].logprob), "top", top));
+    }
+    return list;
+}
+
 static json_t *report(const run *r)
 {
     const generation *g = &r->g;
@@ -213,7 +284,7 @@ static json_t *report(const run *r)
     double prefill = g->prefill_s > 0 ? (double)g->prompt_count / g->prefill_s : 0;
     double decode = g->decode_s > 0 && g->ids.count > 1 ? (double)(g->ids.count - 1) / g->decode_s
                                                         : 0;
-    return json_pack(
+    json_t *all = json_pack(
         "{s:o, s:o, s:o, s:s, s:{s:s, s:s, s:s, s:s, s:s}, s:{s:f, s:f, s:f}, s:{s:I, s:I}}",
         "prompt_ids", json_ids(g->prompt, g->prompt_count), "ids",
         json_ids(g->ids.id, g->ids.count), "text",
@@ -223,6 +294,9 @@ static json_t *report(const run *r)
         r->choice.how, "timing", "load_s", r->load_s, "prefill_tok_s", prefill, "decode_tok_s",
         decode, "ops", "native", (json_int_t)r->session.exec.ops[SIDE_DEVICE], "host",
         (json_int_t)r->session.exec.ops[SIDE_HOST]);
+    if (r->temperature > 0) json_object_set_new(all, "seed", json_integer(r->seed));
+    if (g->logprobs) json_object_set_new(all, "logprobs", json_logprobs(g));
+    return all;
 }
 
 static int finish(run *r)
@@ -252,12 +326,26 @@ static void close_all(run *r)
     gguf_close(r->file_map);
     token_ids_free(&r->prompt);
     token_ids_free(&r->g.ids);
+    free(r->g.logprob);
+    sampler_close(&r->sampler);
     free(r->shown);
+}
+
+static uint32_t logprob_columns(const run *r)
+{
+    if (r->logprobs == NOT_GIVEN) return 0;
+    return 1 + (r->logprobs < r->model.vocab ? r->logprobs : r->model.vocab);
 }
 
 int cmd_run(int argc, char **argv, const environment *env)
 {
-    run r = {.max_new = 128};
+    run r = {.max_new = 128,
+             .top_k = NOT_GIVEN,
+             .seed = NOT_GIVEN,
+             .logprobs = NOT_GIVEN,
+             .temperature = -1,
+             .top_p = -1,
+             .min_p = -1};
     fak_error e = {0};
     uint32_t slot;
     int rc = parse(&r, argc, argv);
@@ -269,7 +357,8 @@ int cmd_run(int argc, char **argv, const environment *env)
                        .prompt_count = (uint32_t)r.prompt.count,
                        .max_new = r.max_new,
                        .tokenizer = r.ignore_eos ? NULL : r.tokenizer,
-                       .sampler = {r.temperature},
+                       .sampler = &r.sampler,
+                       .logprobs = logprob_columns(&r),
                        .on_token = on_token,
                        .self = &r};
     r.session.stop = is_interrupted;

@@ -127,17 +127,20 @@ const char *session_finish_name(enum session_finish finish)
     return name[finish];
 }
 
-static int32_t keep(token_ids *ids, uint32_t id, fak_error *e)
+/* Adds an id and what is asked of it. */
+static int32_t keep(generation *g, const sampler *picked, uint32_t id, fak_error *e)
 {
-    if (ids->count == ids->room) {
-        size_t room = ids->room ? ids->room * 2 : 256;
-        uint32_t *wider = realloc(ids->id, room * sizeof *wider);
-        if (!wider) return status_memory(e, "the generated ids", room * sizeof *wider);
-        ids->id = wider;
-        ids->room = room;
+    size_t used = g->ids.count * g->logprobs;
+    if (used + g->logprobs > g->logprob_room) {
+        size_t room = 2 * (used + g->logprobs);
+        sampler_logprob *wider = realloc(g->logprob, room * sizeof *wider);
+        if (!wider) return status_memory(e, "the log-probabilities", room * sizeof *wider);
+        g->logprob = wider;
+        g->logprob_room = room;
     }
-    ids->id[ids->count++] = id;
-    return FAK_OK;
+    if (g->logprobs) sampler_logprobs(picked, id, g->logprobs - 1, g->logprob + used);
+    if (!token_ids_add(&g->ids, &id, 1)) return FAK_OK;
+    return status_memory(e, "the generated ids", (g->ids.count + 1) * sizeof id);
 }
 
 /* Is it over after this id?  Then g->finish says why. */
@@ -157,16 +160,18 @@ static int finished(const session *s, uint32_t slot, generation *g, uint32_t id)
 
 int32_t session_generate(session *s, uint32_t slot, generation *g, fak_error *e)
 {
-    uint32_t answer, id, want = sampler_want(&g->sampler);
+    sampler greedy = {0}, *picker = g->sampler ? g->sampler : &greedy;
+    void *answer = sampler_answer(picker);
+    uint32_t id, want = sampler_want(picker);
     double start = port_seconds();
-    int32_t rc = session_feed(s, slot, g->prompt, g->prompt_count, want, 0, &answer, e);
+    int32_t rc = session_feed(s, slot, g->prompt, g->prompt_count, want, 0, answer, e);
     double now = port_seconds();
     g->prefill_s = now - start;
     start = now;
     while (!rc) {
-        if ((rc = sampler_pick(&g->sampler, &answer, &id, e)) || (rc = keep(&g->ids, id, e))) break;
+        if ((rc = sampler_pick(picker, &id, e)) || (rc = keep(g, picker, id, e))) break;
         if (finished(s, slot, g, id)) break;
-        rc = session_feed(s, slot, &id, 1, want, 0, &answer, e);
+        rc = session_feed(s, slot, &id, 1, want, 0, answer, e);
     }
     g->decode_s = port_seconds() - start;
     return rc;

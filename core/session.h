@@ -49,11 +49,14 @@ typedef struct generation {
     const uint32_t *prompt;
     uint32_t prompt_count, max_new; /* at least 1 each */
     const tokenizer *tokenizer;     /* says which ids end; NULL: none do */
-    sampler sampler;
+    sampler *sampler;               /* NULL: greedy */
+    uint32_t logprobs;              /* 0: none; 1: of each id; 1 + n: of the n most likely too */
     int (*on_token)(void *self, uint32_t id); /* may be NULL; not 0: stop.  Not called for the end */
     void *self;
     /* results */
     token_ids ids;                  /* all that was generated, the end included; the caller frees */
+    sampler_logprob *logprob;       /* [ids.count][logprobs], see sampler_logprobs; the caller frees */
+    size_t logprob_room;
     enum session_finish finish;
     double prefill_s, decode_s;     /* seconds: prompt to first id; the rest */
 } generation;

@@ -282,6 +282,30 @@ uint32_t tokenizer_find(const tokenizer *t, const char *text, size_t bytes)
     return vocab_find(&t->vocab, text, bytes);
 }
 
+/* ---- ids ------------------------------------------------------------------------------------- */
+
+void token_ids_free(token_ids *ids)
+{
+    free(ids->id);
+    *ids = (token_ids){0};
+}
+
+int token_ids_add(token_ids *ids, const uint32_t *id, size_t count)
+{
+    if (count == 0) return 0;
+    if (count > ids->room - ids->count) {
+        size_t room = 2 * ids->room > ids->count + count ? 2 * ids->room : ids->count + count + 64;
+        if (room > SIZE_MAX / 2 / sizeof *id) return -1;
+        uint32_t *grown = realloc(ids->id, room * sizeof *grown);
+        if (!grown) return -1;
+        ids->id = grown;
+        ids->room = room;
+    }
+    memcpy(ids->id + ids->count, id, count * sizeof *id);
+    ids->count += count;
+    return 0;
+}
+
 /* ---- encoding -------------------------------------------------------------------------------- */
 
 typedef struct found { /* a special token in the text */
@@ -298,28 +322,6 @@ typedef struct encoding {
     size_t found_count, found_room;
 } encoding;
 
-void token_ids_free(token_ids *ids)
-{
-    free(ids->id);
-    *ids = (token_ids){0};
-}
-
-static int append(token_ids *ids, const uint32_t *id, size_t count)
-{
-    if (count == 0) return 0;
-    if (count > ids->room - ids->count) {
-        size_t room = 2 * ids->room > ids->count + count ? 2 * ids->room : ids->count + count + 64;
-        if (room > SIZE_MAX / 2 / sizeof *id) return -1;
-        uint32_t *grown = realloc(ids->id, room * sizeof *grown);
-        if (!grown) return -1;
-        ids->id = grown;
-        ids->room = room;
-    }
-    memcpy(ids->id + ids->count, id, count * sizeof *id);
-    ids->count += count;
-    return 0;
-}
-
 static int encode_piece(encoding *c, const char *text, size_t bytes)
 {
     size_t count = 0;
@@ -328,7 +330,7 @@ static int encode_piece(encoding *c, const char *text, size_t bytes)
         uint32_t id = c->t->vocab.byte[(unsigned char)text[i]];
         if (id != FAK_NO_INDEX) c->work.id[count++] = id;
     }
-    return append(c->ids, c->work.id, bpe_run(&c->t->bpe, &c->work, count));
+    return token_ids_add(c->ids, c->work.id, bpe_run(&c->t->bpe, &c->work, count));
 }
 
 /* Bytes of the first piece of valid UTF-8, text[bytes > 0]; 0 without memory. */
@@ -390,7 +392,7 @@ static int encode_all(encoding *c, const char *text, size_t bytes)
         const found *f = c->found + i;
         if (f->at < done) continue; /* begins within the one before */
         if (encode_text(c, text + done, f->at - done) != 0) return -1;
-        if (append(c->ids, &f->id, 1) != 0) return -1;
+        if (token_ids_add(c->ids, &f->id, 1) != 0) return -1;
         done = f->at + c->t->vocab.start[f->id + 1] - c->t->vocab.start[f->id];
     }
     return encode_text(c, text + done, bytes - done);

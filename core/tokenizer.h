@@ -29,6 +29,8 @@ uint32_t tokenizer_find(const tokenizer *t, const char *text, size_t bytes);
 
 typedef struct token_ids { uint32_t *id; size_t count, room; } token_ids; /* zero-initialise */
 void token_ids_free(token_ids *ids);
+/* Appends id[count], which lies outside ids; 0, or -1 without memory: then ids is as it was. */
+int token_ids_add(token_ids *ids, const uint32_t *id, size_t count);
 
 /* Appends the ids of text[bytes], which hold no BOS unless the text does.  Special tokens (types 3
  * and 4 in the file) are recognised first: the leftmost, there the longest.

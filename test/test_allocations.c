@@ -160,18 +160,24 @@ static void test_prepare_load_step(void **state)
 
 /* ---- sessions ---- */
 
-/* Opens and generates; the ids are g's. */
+/* Opens and generates, drawing ids and keeping log-probabilities; the results are run's. */
 static int32_t run_session(engine *g, generation *run, const uint32_t *token, fak_error *e)
 {
+    static const sampler_options how = {.temperature = 1, .top_p = 1, .logprobs = 1};
     session s = {0};
+    sampler draws;
     uint32_t slot;
-    *run = (generation){.prompt = token, .prompt_count = N, .max_new = 5};
+    *run = (generation){
+        .prompt = token, .prompt_count = N, .max_new = 5, .sampler = &draws, .logprobs = 3};
     *e = (fak_error){0};
-    int32_t rc = session_open(&s, &g->tiny.model, &g->backend.dev, &g->backend.host,
-                              &(session_options){.context = ENGINE_CONTEXT}, NULL, NULL, e);
+    int32_t rc = sampler_open(&draws, &how, g->V, e);
+    if (!rc)
+        rc = session_open(&s, &g->tiny.model, &g->backend.dev, &g->backend.host,
+                          &(session_options){.context = ENGINE_CONTEXT}, NULL, NULL, e);
     if (!rc) rc = kv_take(&s.kv, &slot, e);
     if (!rc) rc = session_generate(&s, slot, run, e);
     session_close(&s);
+    sampler_close(&draws);
     return rc;
 }
 
@@ -195,10 +201,12 @@ static void test_session(void **state)
             if (!s) assert_int_equal(run.ids.count, 5);
             if (!s) assert_memory_equal(run.ids.id, good.ids.id, 5 * sizeof *run.ids.id);
             token_ids_free(&run.ids);
+            free(run.logprob);
             assert_true(at < 1000);
         }
     }
     token_ids_free(&good.ids);
+    free(good.logprob);
     engine_close(&g);
 }
 
