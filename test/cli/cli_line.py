@@ -104,7 +104,11 @@ class CommandLine(Case):
         for command in ([], ["backends"], ["inspect"], ["tokenize"]):
             help_text = self.fine(*command, "--help").out
             numbers = set(re.findall(r"^ .*--([a-z-]+) [A-Z] ", help_text, re.M))
-            self.assertEqual(numbers, set() if command else set(NUMBERS) | set(REALS), command)
+            want = {"run": set(NUMBERS) | set(REALS), "inspect": {"ctx"}}
+            self.assertEqual(numbers, want.get(command[0] if command else "run", set()), command)
+        for wrong in ("0", "-1", "1048577"):
+            self.refused(2, ["inspect", model("tiny-f32"), "--ctx", wrong], "takes 1 to 1048576")
+        self.refused(2, ["inspect", model("tiny-f32"), "--ctx", "129"], "129", "128")
 
     def test_options_that_need_others(self):
         args = ["-m", model("tiny-f32"), "-p", "x"]
