@@ -3,17 +3,25 @@
 
 #include <stdlib.h>
 
+static int grow(match_set *m, size_t room)
+{
+    if (room > MATCH_NONE / 2) return -1;
+    match_state *grown = realloc(m->state, room * sizeof *grown);
+    if (!grown) return -1;
+    m->state = grown;
+    m->room = room;
+    return 0;
+}
+
+int match_reserve(match_set *m, size_t bytes)
+{
+    return bytes < m->room ? 0 : grow(m, bytes + 1); /* the root too */
+}
+
 /* A child of `parent`, or the root when there is none yet; 0 without memory (or for the root). */
 static uint32_t new_state(match_set *m, uint32_t parent, unsigned char byte)
 {
-    if (m->states == m->room) {
-        size_t room = m->room ? 2 * m->room : 256;
-        if (room > MATCH_NONE / 2) return 0;
-        match_state *grown = realloc(m->state, room * sizeof *grown);
-        if (!grown) return 0;
-        m->state = grown;
-        m->room = room;
-    }
+    if (m->states == m->room && grow(m, m->room ? 2 * m->room : 256)) return 0;
     uint32_t s = (uint32_t)m->states++;
     m->state[s] = (match_state){.longest = MATCH_NONE, .byte = byte};
     if (s == 0) return 0;

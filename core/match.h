@@ -28,6 +28,8 @@ typedef struct match_set { /* zero-initialise */
     uint32_t first[256];   /* the root's children */
 } match_set;
 
+/* Room for strings of so many bytes in all: exact, where match_add alone grows by doubling. */
+int match_reserve(match_set *m, size_t bytes); /* 0, or -1 without memory */
 /* 0, or -1 without memory.  Of equal strings the first counts; an empty one is never found. */
 int match_add(match_set *m, const char *text, size_t bytes, uint32_t value);
 int match_link(match_set *m);     /* once, after the last match_add; 0, or -1 */

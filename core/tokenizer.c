@@ -18,6 +18,9 @@
 #include "text.h"
 #include "vocab.h"
 
+/* Of all special tokens together: a state of 20 bytes for each, and real ones have some kilobytes. */
+enum { SPECIAL_BYTES_MAX = 1 << 18 };
+
 struct tokenizer {
     vocab vocab;
     bpe bpe;
@@ -151,10 +154,19 @@ static int32_t read_merges(tokenizer *t, const gguf *g, fak_error *e)
     return rc;
 }
 
-static int32_t link_special(tokenizer *t, fak_error *e)
+static int32_t link_special(tokenizer *t, const gguf *g, fak_error *e)
 {
     const vocab *v = &t->vocab;
+    size_t bytes = 0;
     int bad = 0;
+    for (uint32_t id = 0; id < v->size; id++)
+        if (v->flags[id] & VOCAB_SPECIAL) bytes += v->start[id + 1] - v->start[id];
+    if (bytes > SPECIAL_BYTES_MAX)
+        return gguf_fault(g, e,
+                          "tokenizer.ggml.tokens has special tokens of %zu bytes in all; "
+                          "at most %d are supported",
+                          bytes, SPECIAL_BYTES_MAX);
+    if (bytes) bad = match_reserve(&t->special, bytes);
     for (uint32_t id = 0; id < v->size && !bad; id++)
         if (v->flags[id] & VOCAB_SPECIAL)
             bad =
@@ -205,7 +217,7 @@ int32_t tokenizer_open(tokenizer **out, const gguf *g, fak_error *e)
     if (rc == FAK_OK) rc = compile_pieces(t, g, e);
     if (rc == FAK_OK) rc = vocab_open(&t->vocab, g, e);
     if (rc == FAK_OK) rc = read_merges(t, g, e);
-    if (rc == FAK_OK) rc = link_special(t, e);
+    if (rc == FAK_OK) rc = link_special(t, g, e);
     if (rc == FAK_OK) rc = read_ids(t, g, e);
     if (rc != FAK_OK) {
         tokenizer_close(t);

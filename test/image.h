@@ -10,7 +10,7 @@
 
 #include "../core/gguf.h"
 
-enum { IMAGE_MAX = 1 << 17 };
+enum { IMAGE_MAX = 1 << 20 };
 
 typedef struct image { /* zero-initialise */
     uint8_t data[IMAGE_MAX];

@@ -461,6 +461,11 @@ static void edit_vocabulary(void)
         gguf_show(label, sizeof label, (gguf_string){merges[i], strlen(merges[i])});
         edited("merge", label, (edit){MERGE, merges[i], 0, 0});
     }
+    static char most[(1 << 18) - 11 + 2]; /* "<|end|>" and "</s>" have 11 bytes */
+    memset(most, 'x', sizeof most - 1);
+    edited("token 1 is", "longer than special tokens may be", (edit){TOKEN, most, 1, 0});
+    most[sizeof most - 2] = 0;
+    edited("token 1 is", "as long as special tokens may be", (edit){TOKEN, most, 1, 0});
     edited("token 9 is", "", (edit){TOKEN, "", 9, 0});
     edited("token 9 is", "the text of token 10", (edit){TOKEN, "'", 9, 0});
     edited("token 99 is", "outside the alphabet", (edit){TOKEN, "\x01\xff", TOKENS - 1, 0});
