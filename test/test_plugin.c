@@ -77,7 +77,8 @@ static int leave_room(void **state)
 static void open_list(plugins *all, const char *only_file, const char *path)
 {
     fak_error e = {0};
-    if (plugins_open(all, only_file, path, &no_host, &e)) fail_msg("%s", e.message);
+    if (plugins_open(all, &(plugin_search){only_file, path, 0}, &no_host, &e))
+        fail_msg("%s", e.message);
 }
 
 /* ---- which there are ---- */
@@ -207,7 +208,8 @@ static void assert_not_a_backend(const char *file, const char *why)
     plugins all;
     fak_error e = {0};
     char expected[PATH_ROOM];
-    assert_int_equal(plugins_open(&all, file, NULL, &no_host, &e), STATUS_REFUSED);
+    assert_int_equal(plugins_open(&all, &(plugin_search){file, NULL, 0}, &no_host, &e),
+                     STATUS_REFUSED);
     snprintf(expected, sizeof expected, "backend %s: %s", file, why);
     assert_string_equal(e.message, expected);
     assert_int_equal(e.code, STATUS_REFUSED);
@@ -406,7 +408,7 @@ static void host_services_are_never_null(void **state)
     plugins_close(&all);
 
     plugin_host host = {.self = &calls, .progress = count_progress};
-    assert_int_equal(plugins_open(&all, NULL, NULL, &host, &e), FAK_OK);
+    assert_int_equal(plugins_open(&all, &(plugin_search){0}, &host, &e), FAK_OK);
     assert_int_equal(all.host.progress(all.host.self, "work", 1, 2), 1); /* the embedder's own */
     assert_int_equal(calls, 1);
     all.host.log(all.host.self, FAK_LOG_ERROR, "still nobody");
