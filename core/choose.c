@@ -1,6 +1,8 @@
 /* choose - see choose.h. */
 #include "choose.h"
 
+#include "verdict.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,29 +80,112 @@ static int32_t open_named(choice *c, const choose_options *o, const char *spec, 
     plugin *p = plugins_find(&c->all, name);
     if (!p) return unknown(c, name, e);
     int32_t s;
-    if ((s = plugin_load(&c->all, p, e)) || (s = choose_settings(&o->settings, text, set, e)) ||
+    if ((s = plugin_probe(p, e)) || (s = plugin_load(&c->all, p, e)) ||
+        (s = choose_settings(&o->settings, text, set, e)) ||
         (s = find_device(p, colon ? colon + 1 : NULL, set, o->settings.count, &index, e)))
         return s;
     return device_open(&c->device, p, index, set, o->settings.count, e);
 }
 
+/* ---- the automatic choice ---- */
+
+/* Higher is faster, as far as the kind can tell; 0: never by itself. */
+static int rank(const plugin *p, const fak_device_info *info)
+{
+    static const int of_kind[] = {
+        [FAK_CPU] = 2,      [FAK_DISCRETE] = 6, [FAK_INTEGRATED] = 5, [FAK_NPU] = 4,
+        [FAK_DATAFLOW] = 3, [FAK_SOFTWARE] = 0, [FAK_REMOTE] = 1};
+    return of_kind[info->kind] * 2 - (strcmp(p->name, reference) == 0);
+}
+
+/* Makes a plugin ready to be asked for devices, or says why it is not asked. */
+static int may_be_asked(choice *c, plugin *p, const environment *env, char why[128])
+{
+    fak_error e;
+    if (p->state == PLUGIN_SHADOWED) return 0;
+    int32_t s = plugin_check(p, &e);
+    if (!s && p->path && !p->note.there)
+        snprintf(why, 128, "it has no note that claims a class; name it to use it");
+    else if (!s && p->path && p->note.klass != FAK_REFERENCE)
+        snprintf(why, 128, "class approx, not tried; name it to use it");
+    else if (!s && p->path && verdict_is_clean(env->cache, p->path))
+        p->probed = 1;
+    else if (!s && p->path && !(s = plugin_probe(p, &e)))
+        verdict_keep(env->cache, p->path);
+    if (!s && !why[0]) s = plugin_load(&c->all, p, &e);
+    if (s) snprintf(why, 128, "%.127s", p->why);
+    return !s && !why[0];
+}
+
+/* Keeps the device if it is a better one; says why, if not. */
+static void consider(choice *c, const plugin *p, uint32_t index, int *best, char why[128])
+{
+    device d;
+    fak_error e;
+    if (device_open(&d, p, index, NULL, 0, &e)) {
+        snprintf(why, 128, "%.127s", e.message);
+        return;
+    }
+    int r = rank(p, &d.info), same = c->device.handle && !strcmp(c->device.info.id, d.info.id);
+    if (d.facts.klass != FAK_REFERENCE)
+        snprintf(why, 128, "class approx with its default options; name it to use it");
+    else if (r <= 0)
+        snprintf(why, 128, "a device imitated in software; name it to use it");
+    else if (r <= *best)
+        snprintf(why, 128,
+                 same ? "the same device through another backend"
+                      : "a kind of device that is not faster");
+    else {
+        device_close(&c->device);
+        c->device = d;
+        *best = r;
+        why[0] = 0;
+        return;
+    }
+    device_close(&d);
+}
+
+static int32_t pick(choice *c, const environment *env, fak_error *e)
+{
+    int best = 0;
+    for (uint32_t i = 0; i < c->all.count; i++) {
+        plugin *p = &c->all.at[i];
+        char *why = c->passed_over[i];
+        if (!may_be_asked(c, p, env, why)) continue;
+        uint32_t count = device_count(p, NULL, 0, e);
+        if (!count) snprintf(why, 128, "%.127s", e->message);
+        for (uint32_t k = 0; k < count; k++) consider(c, p, k, &best, why);
+    }
+    for (uint32_t i = 0; i < c->all.count; i++) { /* found before the best: say that it is less */
+        if (c->all.at[i].state != PLUGIN_LOADED || &c->all.at[i] == c->device.from) continue;
+        if (!c->passed_over[i][0])
+            snprintf(c->passed_over[i], 128, "a kind of device that is not faster");
+    }
+    c->how = "the fastest known kind of class reference";
+    return best ? FAK_OK
+                : status_set(e, STATUS_REFUSED, "no backend of class reference can be used");
+}
+
 int32_t choose_open(choice *c, const choose_options *o, const environment *env, fak_error *e)
 {
     plugin_host host = {.self = (void *)(uintptr_t)o, .log = log_line};
-    const char *spec = o->backend                      ? o->backend
-                       : env->backend && *env->backend ? env->backend
-                                                       : NULL;
+    plugin_search where = {o->backend_path, env->plugin_path, o->trusted};
+    const char *by_environment = env->backend && *env->backend ? env->backend : NULL;
+    const char *spec = o->backend ? o->backend : by_environment;
     *c = (choice){.how = o->backend ? "named with --backend" : "named by FAK_BACKEND"};
-    int32_t s = plugins_open(&c->all, o->backend_path, env->plugin_path, &host, e);
+    int32_t s = plugins_open(&c->all, &where, &host, e);
     if (s) return s;
+    c->passed_over = calloc(c->all.count, sizeof *c->passed_over);
+    if (!c->passed_over) return status_memory(e, "the choice of a backend", c->all.count * 128ull);
     if (o->backend_path && !o->backend) {
         spec = c->all.at[0].name;
         c->how = "the file given with --backend-path";
-    } else if (!spec) {
-        spec = reference;
-        c->how = "the only backend of class reference that is linked in";
     }
-    if ((s = open_named(c, o, spec, e))) return s;
+    if (!spec && o->settings.count) { /* options are of a backend: of the linked-in one */
+        spec = reference;
+        c->how = "options were given, and no backend was named";
+    }
+    if ((s = spec ? open_named(c, o, spec, e) : pick(c, env, e))) return s;
     plugin *ref = plugins_linked_in(&c->all, reference);
     if (!ref) return status_set(e, STATUS_REFUSED, "this fakrun was built without %s", reference);
     if ((s = plugin_load(&c->all, ref, e))) return s;
@@ -112,6 +197,7 @@ void choose_close(choice *c)
     device_close(&c->host);
     device_close(&c->device);
     plugins_close(&c->all);
+    free(c->passed_over);
     *c = (choice){0};
 }
 
@@ -123,8 +209,8 @@ void choose_print(const choice *c, FILE *out)
             d->info.tier[0] ? ", " : "", d->info.tier, c->how);
     for (uint32_t i = 0; i < c->all.count; i++) {
         const plugin *p = &c->all.at[i];
-        if (p == d->from || p->state == PLUGIN_SHADOWED || !strcmp(p->name, reference)) continue;
-        fprintf(out, "; not %s: %s", p->name, p->state == PLUGIN_REFUSED ? p->why : "not named");
+        if (p == d->from || p->state == PLUGIN_SHADOWED || !c->passed_over[i][0]) continue;
+        fprintf(out, "; not %s: %s", p->name, c->passed_over[i]);
     }
     fputc('\n', out);
 }

@@ -7,12 +7,14 @@
 typedef struct environment { /* read in main only; NULL where unset */
     const char *plugin_path; /* FAK_PLUGIN_PATH */
     const char *backend;     /* FAK_BACKEND */
+    const char *cache;       /* the user's cache folder: XDG_CACHE_HOME, or HOME's .cache */
 } environment;
 
 typedef struct choose_options {
     const char *backend;      /* NAME[:DEVICE], DEVICE a number or a stable id; or NULL */
     const char *backend_path; /* one file; or NULL */
     arg_list settings;        /* name=value */
+    int trusted;              /* --trust: do not ask who owns plugin files and folders */
     int verbose, quiet;
 } choose_options;
 
@@ -21,10 +23,12 @@ typedef struct choice {       /* zero-initialise */
     device device, host;      /* host: the linked-in reference, opened beside it */
     int not_found;            /* no backend of the name: where was looked is worth telling */
     const char *how;          /* why this one, for people */
+    char (*passed_over)[128]; /* [all.count] why each other was not taken, or "" */
 } choice;
 
-/* Opens the named backend, which never falls back, or picks one of class Reference.
- * STATUS_REFUSED with one sentence. */
+/* Opens the named backend, which never falls back, or picks one of class Reference: files that claim it in
+ * their note are probed (clean verdicts are remembered), the fastest known kind of device wins, and
+ * software imitations are never taken.  STATUS_REFUSED with one sentence. */
 int32_t choose_open(choice *c, const choose_options *o, const environment *env, fak_error *e);
 void choose_close(choice *c); /* a zero or half-open choice is fine */
 

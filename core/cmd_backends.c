@@ -71,10 +71,15 @@ static json_t *describe_device(const plugin *p, uint32_t index)
 static json_t *describe_plugin(plugins *all, plugin *p)
 {
     fak_error e = {0};
-    if (p->state == PLUGIN_FOUND) plugin_load(all, p, &e);
+    if (p->state == PLUGIN_FOUND && !plugin_probe(p, &e)) plugin_load(all, p, &e);
     json_t *out = json_pack("{s:s, s:o, s:s}", "name", p->name, "path",
                             any(p->path ? p->path : "(linked in)"), "state", states[p->state]);
     if (p->why[0]) json_object_set_new(out, "why", any(p->why));
+    if (p->note.there) {
+        json_object_set_new(out, "abi",
+                            json_pack("[i, i]", (int)p->note.major, (int)p->note.minor));
+        json_object_set_new(out, "claims", json_string(device_class_name(p->note.klass)));
+    }
     if (p->state != PLUGIN_LOADED) return out;
     json_object_set_new(out, "version", any(p->api.version));
     json_object_set_new(out, "vendor", any(p->api.vendor));
@@ -163,12 +168,13 @@ static void print_people(const json_t *all, int verbose)
 int cmd_backends(int argc, char **argv, const environment *env)
 {
     const char *file = NULL;
-    int json = 0, verbose = 0;
+    int json = 0, verbose = 0, trusted = 0;
     /* clang-format off */
     const arg table[] = {
         {'v', "verbose", ARG_FLAG, NULL, "folders, caps, ops and options too", &verbose, 0, 0, NULL},
         {0, "json", ARG_FLAG, NULL, "print one JSON object", &json, 0, 0, NULL},
         {0, "backend-path", ARG_TEXT, "FILE", "look at this file only", &file, 0, 0, NULL},
+        {0, "trust", ARG_FLAG, NULL, "take files and folders whoever owns or may write them", &trusted, 0, 0, NULL},
     };
     /* clang-format on */
     const args a = {
@@ -185,7 +191,8 @@ int cmd_backends(int argc, char **argv, const environment *env)
     plugins all;
     plugin_host host = {0};
     fak_error e = {0};
-    int32_t s = plugins_open(&all, file, env->plugin_path, &host, &e);
+    plugin_search where = {file, env->plugin_path, trusted};
+    int32_t s = plugins_open(&all, &where, &host, &e);
     json_t *found = s ? NULL : describe_all(&all);
     rc = s ? cmd_fail(&e) : EXIT_DONE;
     if (!s && file && all.at[0].state == PLUGIN_REFUSED) rc = EXIT_FAILED;

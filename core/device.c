@@ -1,6 +1,7 @@
 /* device - see device.h. */
 #include "device.h"
 
+#include "float_mode.h"
 #include "ops.h"
 
 #include <inttypes.h>
@@ -144,7 +145,11 @@ int32_t device_open(device *d, const plugin *p, uint32_t index, const fak_settin
                           p->name, count, count == 1 ? "" : "s", index);
     int32_t s = device_describe(p, index, set, sets, &d->info, e);
     if (s) return s;
+    float_mode mode;
+    float_mode_save(&mode);
     s = p->api.open(index, set, sets, &d->handle, &theirs, &told);
+    int changed = !float_mode_ok();
+    float_mode_restore(&mode);
     if (s || !theirs) {
         int named = s == FAK_E_ARGUMENT && told.index < sets;
         told.message[sizeof told.message - 1] = 0;
@@ -158,7 +163,8 @@ int32_t device_open(device *d, const plugin *p, uint32_t index, const fak_settin
                                           : "its device opened without its facts");
     }
     fak_take(&d->facts, sizeof d->facts, theirs);
-    const char *why = unknown_bits(d);
+    const char *why = changed ? "opening its device changes the floating-point mode" : NULL;
+    if (!why) why = unknown_bits(d);
     if (!why) why = bad_entry(d);
     if (!why) why = caps_liar(d);
     if (!why) return FAK_OK;

@@ -1,6 +1,8 @@
 /* exec - see exec.h. */
 #include "exec.h"
 
+#include "float_mode.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +137,11 @@ static int32_t run_range(exec *x, enum program_side side, uint32_t first, uint32
     }
     if (!s) s = enqueue(x, side, first, n, e);
     if (s) return s;
+    if (!float_mode_ok())
+        return status_set(e, FAK_E_PROGRAM,
+                          "backend %s changed the floating-point mode in ops %" PRIu32
+                          " to %" PRIu32,
+                          p->side[side]->from->name, first, first + n - 1);
     x->ranges++;
     x->ops[side] += n;
     return FAK_OK;

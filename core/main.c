@@ -10,6 +10,15 @@ static void interrupt(int number)
     signal(number, SIG_DFL); /* a second Ctrl-C ends at once */
 }
 
+/* XDG_CACHE_HOME, else .cache in HOME; NULL without either. */
+static const char *cache_folder(char *path, size_t bytes)
+{
+    const char *xdg = port_environment("XDG_CACHE_HOME"), *home = port_environment("HOME");
+    if (xdg && xdg[0] == '/') return xdg;
+    if (!home || home[0] != '/') return NULL;
+    return snprintf(path, bytes, "%s/.cache", home) < (int)bytes ? path : NULL;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -18,8 +27,11 @@ int main(int argc, char **argv)
     } command[] = {{"run", cmd_run},
                    {"backends", cmd_backends},
                    {"inspect", cmd_inspect},
-                   {"tokenize", cmd_tokenize}};
-    environment env = {port_environment("FAK_PLUGIN_PATH"), port_environment("FAK_BACKEND")};
+                   {"tokenize", cmd_tokenize},
+                   {"probe-backend", cmd_probe}};
+    char cache[4096];
+    environment env = {port_environment("FAK_PLUGIN_PATH"), port_environment("FAK_BACKEND"),
+                       cache_folder(cache, sizeof cache)};
     if (signal(SIGINT, interrupt) == SIG_IGN) signal(SIGINT, SIG_IGN); /* in the background */
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error: exit 1 */
     for (size_t i = 0; argc > 1 && i < sizeof command / sizeof *command; i++)

@@ -1,7 +1,10 @@
 /* plugin - see plugin.h. */
 #include "plugin.h"
 
+#include "cpu.h"
+#include "float_mode.h"
 #include "port.h"
+#include "probe.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -64,7 +67,8 @@ static int32_t append_linked(plugins *all, const plugin_static *linked, fak_erro
     return FAK_OK;
 }
 
-static int32_t append_file(plugins *all, const char *path, const char *name, fak_error *e)
+static int32_t append_file(plugins *all, const char *path, const char *name, const char *why,
+                           fak_error *e)
 {
     const plugin *first = plugins_find(all, name); /* read before the list moves */
     char by[sizeof first->why] = "";
@@ -73,26 +77,27 @@ static int32_t append_file(plugins *all, const char *path, const char *name, fak
                  first->path ? first->path : "the one linked in");
     plugin *p = append(all, name, e);
     if (!p) return FAK_E_MEMORY;
-    if (first) p->state = PLUGIN_SHADOWED;
-    memcpy(p->why, by, sizeof by);
+    if (first || why[0]) p->state = first ? PLUGIN_SHADOWED : PLUGIN_REFUSED;
+    snprintf(p->why, sizeof p->why, "%s", first ? by : why);
     p->path = strdup(path);
     return p->path ? FAK_OK : status_memory(e, "the list of backends", strlen(path));
 }
 
-static int32_t append_only(plugins *all, const char *file, fak_error *e)
+static int32_t append_only(plugins *all, const char *file, int trusted, fak_error *e)
 {
-    char name[SEARCH_NAME_MAX + 1], *real = realpath(file, NULL);
+    char name[SEARCH_NAME_MAX + 1], why[128] = "", *real = realpath(file, NULL);
+    if (real && !trusted) search_distrust(real, why);
     if (!real) return status_set(e, STATUS_REFUSED, "backend %s: %s", file, strerror(errno));
     int32_t s = search_name_of(file, name)
                     ? status_set(e, STATUS_REFUSED,
                                  "backend %s: a backend is named fak-backend-NAME.so", file)
-                    : append_file(all, real, name, e);
+                    : append_file(all, real, name, why, e);
     free(real);
     return s;
 }
 
-int32_t plugins_open(plugins *all, const char *only_file, const char *plugin_path,
-                     const plugin_host *host, fak_error *e)
+int32_t plugins_open(plugins *all, const plugin_search *where, const plugin_host *host,
+                     fak_error *e)
 {
     *all = (plugins){.host = {.struct_size = sizeof(fak_host),
                               .abi_minor = FAK_ABI_MINOR,
@@ -103,11 +108,12 @@ int32_t plugins_open(plugins *all, const char *only_file, const char *plugin_pat
                               .cache_get = no_cache_get,
                               .cache_put = no_cache_put,
                               .get_ext = no_ext}};
-    int32_t s = only_file ? append_only(all, only_file, e)
-                          : search_run(&all->found, plugin_path, e);
+    int32_t s = where->only_file ? append_only(all, where->only_file, where->trusted, e)
+                                 : search_run(&all->found, where->path, where->trusted, e);
     for (const plugin_static *p = plugin_statics; !s && p->name; p++) s = append_linked(all, p, e);
     for (uint32_t i = 0; !s && i < all->found.files; i++)
-        s = append_file(all, all->found.file[i].path, all->found.file[i].name, e);
+        s = append_file(all, all->found.file[i].path, all->found.file[i].name,
+                        all->found.file[i].why, e);
     return s;
 }
 
@@ -150,6 +156,40 @@ static int32_t refuse(plugin *p, fak_error *e, const char *why)
     return STATUS_REFUSED;
 }
 
+static int32_t refused_before(const plugin *p, fak_error *e)
+{
+    return status_set(e, STATUS_REFUSED, "backend %s: %s", p->path ? p->path : p->name, p->why);
+}
+
+int32_t plugin_check(plugin *p, fak_error *e)
+{
+    char why[sizeof p->why];
+    cpu_state cpu;
+    fak_error told;
+    if (p->state == PLUGIN_REFUSED || p->state == PLUGIN_SHADOWED) return refused_before(p, e);
+    if (!p->path || p->checked) return FAK_OK;
+    if (elfnote_read(&p->note, p->path, &told)) return refuse(p, e, told.message);
+    if (p->note.there && strcmp(p->note.backend, p->name)) {
+        snprintf(why, sizeof why, "its note calls it %.32s", p->note.backend);
+        return refuse(p, e, why);
+    }
+    cpu_look(&cpu);
+    if (cpu_lacks(&cpu, p->note.cpu, why, sizeof why)) return refuse(p, e, why);
+    p->checked = 1;
+    return FAK_OK;
+}
+
+int32_t plugin_probe(plugin *p, fak_error *e)
+{
+    char program[4096];
+    fak_error told;
+    int32_t s = plugin_check(p, e);
+    if (s || !p->path || p->probed || port_executable(program, sizeof program)) return s;
+    if (probe_run(program, p->path, PLUGIN_PROBE_SECONDS, &told)) return refuse(p, e, told.message);
+    p->probed = 1;
+    return FAK_OK;
+}
+
 static int32_t find_entry(plugin *p, fak_entry_fn **entry, fak_error *e)
 {
     const char *why;
@@ -188,12 +228,17 @@ int32_t plugin_load(plugins *all, plugin *p, fak_error *e)
     const fak_backend *theirs = NULL;
     fak_error told = {0};
     char why[244];
+    float_mode mode;
     if (p->state == PLUGIN_LOADED) return FAK_OK;
-    if (p->state != PLUGIN_FOUND)
-        return status_set(e, STATUS_REFUSED, "backend %s: %s", p->path ? p->path : p->name, p->why);
-    int32_t s = find_entry(p, &entry, e);
+    int32_t s = plugin_check(p, e);
     if (s) return s;
-    s = entry(&all->host, &theirs, &told);
+    float_mode_save(&mode);
+    s = find_entry(p, &entry, e);
+    if (!s) s = entry(&all->host, &theirs, &told);
+    int changed = !float_mode_ok();
+    float_mode_restore(&mode);
+    if (p->state == PLUGIN_REFUSED) return s;
+    if (changed) return refuse(p, e, "loading it changes the floating-point mode");
     if (s) {
         told.message[sizeof told.message - 1] = 0;
         snprintf(why, sizeof why, "%s", told.message[0] ? told.message : "it refused to load");

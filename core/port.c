@@ -4,10 +4,15 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -70,6 +75,136 @@ int port_executable(char *dst, size_t dst_bytes)
         rc = 0;
     }
     free(path);
+    return rc;
+}
+
+/* ---- programs ---- */
+
+static void become(char *const *argv, int out)
+{
+    int null = open("/dev/null", O_RDWR);
+    setpgid(0, 0);
+    dup2(null, STDIN_FILENO);
+    dup2(out, STDOUT_FILENO);
+    dup2(null, STDERR_FILENO);
+    execv(argv[0], argv);
+    _exit(127);
+}
+
+/* Reads until the other end is closed or the time is over; 0, or -1 for the latter. */
+static int collect(int in, double until, char *out, size_t out_bytes, size_t *got)
+{
+    char rest[256];
+    for (*got = 0;;) {
+        double left = until - port_seconds();
+        struct pollfd p = {.fd = in, .events = POLLIN};
+        int ready = left > 0 ? poll(&p, 1, (int)(left * 1000) + 1) : 0;
+        if (ready < 0 && errno == EINTR) continue;
+        if (ready <= 0) return -1;
+        int full = *got == out_bytes;
+        ssize_t n = read(in, full ? rest : out + *got, full ? sizeof rest : out_bytes - *got);
+        if (n == 0 || (n < 0 && errno != EINTR)) return 0;
+        if (n > 0 && !full) *got += (size_t)n;
+    }
+}
+
+/* Waits for the end of the child, but not beyond the time. */
+static int await(pid_t pid, double until, int *status)
+{
+    for (;;) {
+        pid_t ended = waitpid(pid, status, WNOHANG);
+        if (ended == pid) return 0;
+        if (port_seconds() > until) return -1;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+port_result port_run(char *const *argv, double seconds, char *out, size_t out_bytes)
+{
+    port_result r = {.end = PORT_NOT_STARTED};
+    int pipes[2], status = 0;
+    double until = port_seconds() + seconds;
+    if (pipe2(pipes, O_CLOEXEC)) {
+        r.number = errno;
+        return r;
+    }
+    pid_t pid = fork();
+    if (pid == 0) become(argv, pipes[1]);
+    r.number = errno;
+    close(pipes[1]);
+    if (pid > 0) {
+        int late = collect(pipes[0], until, out, out_bytes, &r.bytes) || await(pid, until, &status);
+        if (late) {
+            kill(-pid, SIGKILL);
+            kill(pid, SIGKILL);
+            waitpid(pid, &status, 0);
+        }
+        r.end = late ? PORT_TIMEOUT : WIFSIGNALED(status) ? PORT_SIGNAL : PORT_EXIT;
+        r.number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+        kill(-pid, SIGKILL); /* what it left running */
+    }
+    close(pipes[0]);
+    return r;
+}
+
+const char *port_signal_name(int number, char *text, size_t bytes)
+{
+    const char *name = sigabbrev_np(number);
+    if (name)
+        snprintf(text, bytes, "SIG%s", name);
+    else
+        snprintf(text, bytes, "signal %d", number);
+    return text;
+}
+
+int port_hide_output(void)
+{
+    int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 10);
+    int hidden = memfd_create("output", MFD_CLOEXEC);
+    if (kept < 0 || hidden < 0 || dup2(hidden, STDOUT_FILENO) < 0) return -1;
+    close(hidden);
+    return kept;
+}
+
+long long port_hidden_bytes(void)
+{
+    struct stat st;
+    return fstat(STDOUT_FILENO, &st) ? 0 : (long long)st.st_size;
+}
+
+/* ---- files ---- */
+
+int port_stat(const char *path, port_status *out)
+{
+    struct stat st;
+    if (stat(path, &st)) return -1;
+    *out =
+        (port_status){.owner = st.st_uid,
+                      .mode = st.st_mode & 07777u,
+                      .folder = S_ISDIR(st.st_mode),
+                      .ours = st.st_uid == 0 || st.st_uid == geteuid(),
+                      .inode = st.st_ino,
+                      .bytes = (uint64_t)st.st_size,
+                      .modified_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec};
+    return 0;
+}
+
+int port_replace_file(const char *path, const char *text, size_t bytes)
+{
+    char part[4096];
+    int rc = -1;
+    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part - 32) return -1;
+    for (char *at = part + 1; (at = strchr(at, '/')); *at++ = '/') {
+        *at = 0;
+        mkdir(part, 0700);
+    }
+    snprintf(part, sizeof part, "%s.%ld", path, (long)getpid());
+    FILE *out = fopen(part, "wb");
+    if (!out) return -1;
+    rc = fwrite(text, 1, bytes, out) == bytes ? 0 : -1;
+    if (fclose(out)) rc = -1;
+    if (!rc) rc = rename(part, path);
+    if (rc) unlink(part);
     return rc;
 }
 

@@ -22,6 +22,32 @@ void port_library_close(void *library);                     /* NULL is fine; cod
 /* The real path of the running executable into dst; 0, or -1 where the target cannot tell. */
 int port_executable(char *dst, size_t dst_bytes);
 
+/* How a program ended. */
+enum port_end { PORT_EXIT, PORT_SIGNAL, PORT_TIMEOUT, PORT_NOT_STARTED };
+typedef struct port_result {
+    enum port_end end;
+    int number;              /* exit status, signal, or errno */
+    size_t bytes;            /* of what it wrote to descriptor 1, cut to fit */
+} port_result;
+/* Runs argv[0] (a path) with nothing to read and its standard error thrown away; kills it, and what it
+ * has started, after so many seconds.  Its environment is ours. */
+port_result port_run(char *const *argv, double seconds, char *out, size_t out_bytes);
+const char *port_signal_name(int number, char *text, size_t bytes); /* "SIGSEGV" */
+/* Standard output becomes a hidden file; returns a descriptor that goes where it went, or -1. */
+int port_hide_output(void);
+long long port_hidden_bytes(void); /* written to standard output since port_hide_output */
+
+/* Owner and mode of a file or folder: 0, or -1 with errno. */
+typedef struct port_status {
+    uint32_t owner, mode;    /* mode: permission bits */
+    int folder, ours;        /* ours: owned by this process's user or by root */
+    uint64_t inode, bytes;
+    int64_t modified_ns;
+} port_status;
+int port_stat(const char *path, port_status *out);
+/* Writes a file whole or not at all, making folders on the way; 0, or -1. */
+int port_replace_file(const char *path, const char *text, size_t bytes);
+
 double port_seconds(void); /* monotonic */
 
 uint64_t port_address_limit(void); /* bytes of address space that the process may have, 0 = any */

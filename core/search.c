@@ -29,6 +29,22 @@ int search_name_of(const char *path, char name[SEARCH_NAME_MAX + 1])
     return 0;
 }
 
+const char *search_distrust(const char *path, char why[128])
+{
+    port_status st;
+    if (port_stat(path, &st))
+        snprintf(why, 128, "%s", strerror(errno));
+    else if (!st.ours)
+        snprintf(why, 128, "it belongs to user %u, neither to root nor to you; --trust takes it",
+                 (unsigned)st.owner);
+    else if (st.mode & 2)
+        snprintf(why, 128, "everybody may write to it (mode %04o); --trust takes it",
+                 (unsigned)st.mode);
+    else
+        return NULL;
+    return why;
+}
+
 static int32_t add_folder(search *s, const char *path, size_t bytes, const char *why, fak_error *e)
 {
     search_folder *folder = realloc(s->folder, (s->folders + 1) * sizeof *folder);
@@ -42,17 +58,19 @@ static int32_t add_folder(search *s, const char *path, size_t bytes, const char 
     return FAK_OK;
 }
 
-static int32_t add_file(search *s, const char *folder, const char *base, fak_error *e)
+static int32_t add_file(search *s, const char *folder, const char *base, int trusted, fak_error *e)
 {
     char path[PATH_BYTES];
     search_file *file = realloc(s->file, (s->files + 1) * sizeof *file);
     if (!file) return status_memory(e, "the list of backends", sizeof *file);
     s->file = file;
     file += s->files;
+    *file = (search_file){0};
     if (search_name_of(base, file->name)) return FAK_OK;
     if (snprintf(path, sizeof path, "%s/%s", folder, base) >= (int)sizeof path) return FAK_OK;
     file->path = strdup(path);
     if (!file->path) return status_memory(e, "the list of backends", strlen(path));
+    if (!trusted) search_distrust(path, file->why);
     s->files++;
     return FAK_OK;
 }
@@ -62,17 +80,20 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const search_file *)a)->name, ((const search_file *)b)->name);
 }
 
-static int32_t list_folder(search *s, uint32_t at, fak_error *e)
+static int32_t list_folder(search *s, uint32_t at, int trusted, fak_error *e)
 {
     uint32_t first = s->files;
     int32_t rc = FAK_OK;
+    for (uint32_t i = 0; i < at; i++)
+        if (!strcmp(s->folder[i].path, s->folder[at].path)) return FAK_OK; /* once is enough */
+    if (!trusted && search_distrust(s->folder[at].path, s->folder[at].why)) return FAK_OK;
     DIR *dir = opendir(s->folder[at].path);
     if (!dir) {
         snprintf(s->folder[at].why, sizeof s->folder[at].why, "%s", strerror(errno));
         return FAK_OK;
     }
     for (struct dirent *entry; !rc && (entry = readdir(dir));)
-        rc = add_file(s, s->folder[at].path, entry->d_name, e);
+        rc = add_file(s, s->folder[at].path, entry->d_name, trusted, e);
     closedir(dir);
     if (s->files > first) qsort(s->file + first, s->files - first, sizeof *s->file, by_name);
     return rc;
@@ -108,7 +129,7 @@ static int32_t add_beside(search *s, fak_error *e)
     return add_folder(s, path, strlen(path), "", e);
 }
 
-int32_t search_run(search *s, const char *path, fak_error *e)
+int32_t search_run(search *s, const char *path, int trusted, fak_error *e)
 {
     int32_t rc;
     *s = (search){0};
@@ -117,7 +138,7 @@ int32_t search_run(search *s, const char *path, fak_error *e)
         (rc = add_beside(s, e)))
         return rc;
     for (uint32_t i = 0; !rc && i < s->folders; i++)
-        if (!s->folder[i].why[0]) rc = list_folder(s, i, e);
+        if (!s->folder[i].why[0]) rc = list_folder(s, i, trusted, e);
     return rc;
 }
 

@@ -11,6 +11,7 @@ typedef struct search_folder {
 typedef struct search_file {
     char *path;     /* absolute */
     char name[64];  /* NAME of fak-backend-NAME.so */
+    char why[128];  /* why it is not to be opened, or "" */
 } search_file;
 
 typedef struct search { /* zero-initialise */
@@ -23,9 +24,13 @@ enum { SEARCH_NAME_MAX = 63 };
 
 /* path: the value of FAK_PLUGIN_PATH or NULL.  Then the compiled-in folder, then
  * ../lib/fak/backends beside the real path of the executable.  Not recursive; never the working
- * directory; a file that is not named fak-backend-[a-z0-9-]+.so is not looked at. */
-int32_t search_run(search *s, const char *path, fak_error *e);
+ * directory; a file that is not named fak-backend-[a-z0-9-]+.so is not looked at.  Unless trusted, files
+ * and folders must belong to root or to this user and not be writable by all. */
+int32_t search_run(search *s, const char *path, int trusted, fak_error *e);
 void search_free(search *s);
+
+/* Why a file or folder may not be trusted, or NULL: owner, mode, or that it is not there. */
+const char *search_distrust(const char *path, char why[128]);
 
 /* NAME of ".../fak-backend-NAME.so" into name; 0, or -1 for another file name. */
 int search_name_of(const char *path, char name[SEARCH_NAME_MAX + 1]);

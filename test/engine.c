@@ -29,7 +29,8 @@ void backend_open(backend_pair *b, const char *name, const char *options)
     *b = (backend_pair){.refuser = {.name = "refuser", .entry = fak_backend_entry_v1_refuser}};
     snprintf(text, sizeof text, "%s", options ? options : "");
     uint32_t sets = cut(text, set);
-    if (plugins_open(&b->all, NULL, NULL, &(plugin_host){0}, &e)) fail_msg("%s", e.message);
+    if (plugins_open(&b->all, &(plugin_search){0}, &(plugin_host){0}, &e))
+        fail_msg("%s", e.message);
     plugin *ref = plugins_linked_in(&b->all, "cpu-ref");
     assert_non_null(ref);
     plugin *asked = strcmp(name, "refuser") ? ref : &b->refuser;

@@ -179,7 +179,7 @@ static float *logits_of(const tiny *t)
     fak_error e = {0};
     float *out = malloc(IDS * t->model.vocab * sizeof *out);
     assert_non_null(out);
-    if (plugins_open(&all, NULL, NULL, &services, &e)) fail_msg("%s", e.message);
+    if (plugins_open(&all, &(plugin_search){0}, &services, &e)) fail_msg("%s", e.message);
     plugin *ref = plugins_linked_in(&all, "cpu-ref");
     if (plugin_load(&all, ref, &e) || device_open(&dev, ref, 0, NULL, 0, &e) ||
         device_open(&host, ref, 0, NULL, 0, &e) ||

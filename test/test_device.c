@@ -22,7 +22,8 @@ static void load(const char *name)
     fak_error e = {0};
     int mock = !strncmp(name, "fault-", 6);
     snprintf(path, sizeof path, "%s/fak-backend-%s.so", TEST_PLUGINS, name);
-    if (plugins_open(&list, mock ? path : NULL, NULL, &host, &e)) fail_msg("%s", e.message);
+    if (plugins_open(&list, &(plugin_search){mock ? path : NULL, NULL, 0}, &host, &e))
+        fail_msg("%s", e.message);
     plugin *p = mock ? &list.at[0] : plugins_linked_in(&list, name);
     assert_non_null(p);
     if (plugin_load(&list, p, &e)) fail_msg("%s", e.message);

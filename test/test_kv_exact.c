@@ -61,7 +61,7 @@ static void bench_open(bench *b, const char *path, uint32_t kv_dtype, uint32_t n
     fak_error e = {0};
     *b = (bench){.name = path, .n = n, .cut = n / 3, .kv_dtype = kv_dtype};
     if (gguf_open(&b->file, path, &e) || model_open(&b->m, b->file, 0, CONTEXT, &e) ||
-        plugins_open(&b->all, NULL, NULL, &(plugin_host){0}, &e))
+        plugins_open(&b->all, &(plugin_search){0}, &(plugin_host){0}, &e))
         fail_msg("%s", e.message);
     plugin *ref = plugins_linked_in(&b->all, "cpu-ref");
     if (plugin_load(&b->all, ref, &e) || device_open(&b->dev, ref, 0, NULL, 0, &e) ||

@@ -34,7 +34,7 @@ static void open_engine(engine *x, uint32_t dtype, uint32_t act)
     memset(x, 0, sizeof *x);
     if (gguf_open(&x->file, getenv("FAK_TEST_MODEL"), &e) ||
         model_open(&x->m, x->file, dtype, 512, &e) ||
-        plugins_open(&x->all, NULL, NULL, &services, &e))
+        plugins_open(&x->all, &(plugin_search){0}, &services, &e))
         fail_msg("%s", e.message);
     plugin *ref = plugins_linked_in(&x->all, "cpu-ref");
     if (plugin_load(&x->all, ref, &e) || device_open(&x->dev, ref, 0, NULL, 0, &e) ||

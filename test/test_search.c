@@ -107,7 +107,7 @@ static void names_accepted_and_refused(void **state)
 static void run(search *s, const char *path)
 {
     fak_error e = {0};
-    int32_t rc = search_run(s, path, &e);
+    int32_t rc = search_run(s, path, 0, &e);
     if (rc) fail_msg("%s", e.message);
 }
 

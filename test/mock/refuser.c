@@ -285,6 +285,7 @@ static int32_t run_ops(fak_program *p, uint32_t first, uint32_t n, int whole, fa
     for (uint32_t i = first; i < end; i++)
         if (p->taken[i] != FAK_TAKEN || p->want_of[i] != p->want_of[first])
             return fail(e, FAK_E_ARGUMENT, i, "a range over a hole, or out of its tail");
+    whole = whole && !(p->flags & FAK_KEEP_ALL); /* then ops are run one at a time */
     if (whole && end < p->ops && p->taken[end] == FAK_TAKEN && p->want_of[end] == p->want_of[first])
         return fail(e, FAK_E_ARGUMENT, end, "a range that is not maximal");
     if (p->want_of[first] != FAK_WANT_NONE && !p->wanted)

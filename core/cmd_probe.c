@@ -1,0 +1,82 @@
+/* cmd_probe - fakrun probe-backend FILE: the child that tries a plugin (probe.h).  Not for people, but it
+ * harms nobody: one line a stage, then "clean" or "refused <sentence>". */
+#include "cmd.h"
+#include "golden.h"
+#include "port.h"
+#include "probe.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Opens each device; a Reference claim is proven by golden bits. */
+static int32_t try_devices(int out, const plugin *p, device *host, fak_error *e)
+{
+    char stage[64];
+    int32_t s = FAK_OK;
+    probe_stage(out, "looking for devices");
+    uint32_t count = device_count(p, NULL, 0, e);
+    for (uint32_t i = 0; !s && i < count; i++) {
+        device d;
+        snprintf(stage, sizeof stage, "opening device %" PRIu32, i);
+        probe_stage(out, stage);
+        s = device_open(&d, p, i, NULL, 0, e);
+        if (s) break;
+        if (d.facts.klass == FAK_REFERENCE) {
+            snprintf(stage, sizeof stage, "computing on device %" PRIu32, i);
+            probe_stage(out, stage);
+            s = golden_compare(&d, host, e);
+        }
+        snprintf(stage, sizeof stage, "closing device %" PRIu32, i);
+        probe_stage(out, stage);
+        device_close(&d);
+    }
+    return s;
+}
+
+static int32_t try_plugin(int out, plugins *all, fak_error *e)
+{
+    device host = {0};
+    plugin *ref = plugins_linked_in(all, "cpu-ref");
+    int32_t s = ref ? plugin_load(all, ref, e)
+                    : status_set(e, STATUS_REFUSED, "no reference is linked in");
+    if (!s) s = device_open(&host, ref, 0, NULL, 0, e);
+    probe_stage(out, "loading");
+    if (!s) s = plugin_load(all, &all->at[0], e);
+    if (!s) s = try_devices(out, &all->at[0], &host, e);
+    device_close(&host);
+    return s;
+}
+
+/* The sentence without "backend NAME: ", which the parent puts before it. */
+static const char *bare(const plugin *p, const fak_error *e)
+{
+    char prefix[SEARCH_NAME_MAX + 16];
+    int n = snprintf(prefix, sizeof prefix, "backend %s: ", p->name);
+    if (p->state == PLUGIN_REFUSED) return p->why;
+    return strncmp(e->message, prefix, (size_t)n) ? e->message : e->message + n;
+}
+
+int cmd_probe(int argc, char **argv, const environment *env)
+{
+    plugins all;
+    plugin_host services = {0};
+    plugin_search where = {.only_file = argc == 2 ? argv[1] : NULL, .trusted = 1};
+    fak_error e = {0};
+    char why[sizeof e.message];
+    (void)env;
+    int out = port_hide_output();
+    if (argc != 2 || out < 0) {
+        status_set(&e, STATUS_REFUSED, "usage: fakrun probe-backend FILE");
+        return cmd_fail(&e);
+    }
+    int32_t s = plugins_open(&all, &where, &services, &e);
+    if (!s) s = try_plugin(out, &all, &e);
+    snprintf(why, sizeof why, "%s", s && all.count ? bare(&all.at[0], &e) : e.message);
+    probe_stage(out, "shutting down");
+    plugins_close(&all);
+    fflush(NULL);
+    if (!s && port_hidden_bytes() > 0)
+        s = status_set(&e, STATUS_REFUSED, "it prints to standard output");
+    probe_verdict(out, !s ? NULL : why[0] ? why : e.message);
+    return EXIT_DONE;
+}

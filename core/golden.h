@@ -1,0 +1,22 @@
+/* golden - a tiny model made in memory, run on a device and on the reference side by side: the proof of a
+ * Reference claim, without any file. */
+#ifndef GOLDEN_H
+#define GOLDEN_H
+#include "session.h"
+
+/* A two-layer llama with random weights of one dtype (integers only: the same on every machine); every
+ * core op of a llama is in its plan.  golden_free frees it. */
+typedef struct golden { /* zero-initialise */
+    model m;
+    gguf_tensor *tensor; /* of weights in block formats: what the row source reads */
+    uint8_t *data;
+} golden;
+
+int32_t golden_make(golden *g, uint32_t dtype, fak_error *e);
+void golden_free(golden *g);
+
+/* Runs prompts and greedy steps on dev and on host (the reference), in every act mode that both offer and
+ * for F32 and each block format that dev keeps; op by op and in whole ranges.  FAK_OK when all bits are
+ * equal; STATUS_REFUSED naming the first op, layer and element that differ; or what else failed. */
+int32_t golden_compare(device *dev, device *host, fak_error *e);
+#endif

@@ -1,0 +1,11 @@
+/* verdict - a store of clean verdicts, so that the automatic choice need not probe a file each time.  Only
+ * clean ones are kept: a driver that is installed later is found.  A store that cannot be written is
+ * as good as none. */
+#ifndef VERDICT_H
+#define VERDICT_H
+
+/* Was this very file (path, inode, size, time), with this ABI, this program and this CPU, found clean?
+ * cache: the user's cache folder, NULL = none. */
+int verdict_is_clean(const char *cache, const char *file);
+void verdict_keep(const char *cache, const char *file);
+#endif
