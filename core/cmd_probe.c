@@ -21,7 +21,11 @@ static int32_t try_devices(int out, const plugin *p, device *host, fak_error *e)
         probe_stage(out, stage);
         s = device_open(&d, p, i, NULL, 0, e);
         if (s) break;
-        if (d.facts.klass == FAK_REFERENCE) {
+        if (p->note.there && p->note.klass == FAK_REFERENCE && d.facts.klass != FAK_REFERENCE)
+            s = status_set(e, STATUS_REFUSED,
+                           "its note claims class reference; device %" PRIu32 " is of class %s", i,
+                           device_class_name(d.facts.klass));
+        if (!s && d.facts.klass == FAK_REFERENCE) {
             snprintf(stage, sizeof stage, "computing on device %" PRIu32, i);
             probe_stage(out, stage);
             s = golden_compare(&d, host, e);

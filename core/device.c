@@ -42,6 +42,24 @@ int device_offers(const device *d, const fak_op *op)
     return !device_find_op(d, op->id, &entry) && entry.revision >= op->revision;
 }
 
+int32_t device_answer(const device *d, int32_t s, const char *what, fak_error *e)
+{
+    if (s == FAK_OK) return FAK_OK;
+    e->message[sizeof e->message - 1] = 0;
+    if (s > 0)
+        return status_set(e, FAK_E_PROGRAM,
+                          "backend %s: %s answered %" PRId32 ", which is no status", d->from->name,
+                          what, s);
+    if (!e->message[0]) {
+        uint32_t index = e->index;
+        status_set(e, s, "backend %s: %s failed with %" PRId32 " and no sentence", d->from->name,
+                   what, s);
+        e->index = index;
+    }
+    e->code = s;
+    return s;
+}
+
 /* ---- devices of a plugin ---- */
 
 uint32_t device_count(const plugin *p, const fak_setting *set, uint32_t sets, fak_error *e)

@@ -28,6 +28,10 @@ int device_find_op(const device *d, uint32_t id, fak_op_entry *entry);
 /* With no op table but run: every core op is offered. */
 int device_offers(const device *d, const fak_op *op);
 
+/* What a call of the device answered: s, with *e completed where the device was silent; what: the call, for
+ * the sentence.  A status that the ABI does not know is FAK_E_PROGRAM. */
+int32_t device_answer(const device *d, int32_t s, const char *what, fak_error *e);
+
 const char *device_kind_name(uint32_t kind);  /* "cpu", "discrete", ... */
 const char *device_class_name(uint32_t klass); /* "reference", "approx" */
 #endif

@@ -75,17 +75,18 @@ void exec_close(exec *x)
 static int32_t fetch(exec *x, enum program_side side, uint32_t value, uint32_t rows, void *dst,
                      fak_error *e)
 {
-    const fak_backend *api = &x->p->side[side]->api;
+    const device *d = x->p->side[side];
     uint64_t ticket = 0;
-    int32_t s = api->read(x->p->handle[side], value, 0, rows, dst, &ticket, e);
-    if (s || !ticket) return s;
-    if (!api->wait)
+    *e = (fak_error){.index = FAK_NO_INDEX};
+    int32_t s = d->api.read(x->p->handle[side], value, 0, rows, dst, &ticket, e);
+    if (s || !ticket) return device_answer(d, s, "read", e);
+    if (!d->api.wait)
         return status_set(e, FAK_E_PROGRAM,
-                          "backend %s answered ticket %" PRIu64 " and has no wait", api->name,
+                          "backend %s answered ticket %" PRIu64 " and has no wait", d->from->name,
                           ticket);
-    do s = api->wait(x->p->handle[side], ticket, FAK_FOREVER, e);
+    do s = d->api.wait(x->p->handle[side], ticket, FAK_FOREVER, e);
     while (s == FAK_PENDING);
-    return s;
+    return device_answer(d, s, "wait", e);
 }
 
 uint32_t exec_rows(const exec *x, uint32_t value, const fak_step *step)
@@ -110,7 +111,10 @@ static int32_t bring(exec *x, enum program_side side, uint32_t value, const fak_
     if (s) return s;
     x->crossed_bytes += (uint64_t)rows * v->cols * 4;
     x->fresh[value] |= (uint8_t)(1u << side);
-    return x->p->side[side]->api.write(x->p->handle[side], value, 0, rows, x->bounce, e);
+    const device *d = x->p->side[side];
+    *e = (fak_error){.index = FAK_NO_INDEX};
+    s = d->api.write(x->p->handle[side], value, 0, rows, x->bounce, e);
+    return device_answer(d, s, "write", e);
 }
 
 /* ---- ranges ---- */
@@ -118,10 +122,13 @@ static int32_t bring(exec *x, enum program_side side, uint32_t value, const fak_
 /* Enqueues ops [first, first + n), whose inputs are there. */
 static int32_t enqueue(exec *x, enum program_side side, uint32_t first, uint32_t n, fak_error *e)
 {
+    const device *d = x->p->side[side];
     fak_program *handle = x->p->handle[side];
     int32_t s = FAK_OK;
-    if (compiled(x->p, side)) return x->p->side[side]->api.run(handle, first, n, e);
-    for (uint32_t i = first; !s && i < first + n; i++) s = x->call[i](handle, i, e);
+    *e = (fak_error){.index = FAK_NO_INDEX};
+    if (compiled(x->p, side)) return device_answer(d, d->api.run(handle, first, n, e), "run", e);
+    for (uint32_t i = first; !s && i < first + n; i++)
+        s = device_answer(d, x->call[i](handle, i, e), ops_name(x->p->op[i].id), e);
     return s;
 }
 
@@ -190,14 +197,20 @@ static void give_back(exec *x, const fak_step *step)
     }
 }
 
+static int32_t begin_side(exec *x, enum program_side side, const fak_step *step, fak_error *e)
+{
+    const device *d = x->p->side[side];
+    if (!x->p->handle[side]) return FAK_OK;
+    *e = (fak_error){.index = FAK_NO_INDEX};
+    return device_answer(d, d->api.begin(x->p->handle[side], step, e), "begin", e);
+}
+
 static int32_t begin(exec *x, const fak_step *step, fak_error *e)
 {
-    int32_t s = FAK_OK;
     memset(x->fresh, 0, x->p->values);
-    if (x->p->handle[SIDE_HOST])
-        s = x->p->side[SIDE_HOST]->api.begin(x->p->handle[SIDE_HOST], step, e);
-    if (s || !x->p->handle[SIDE_DEVICE]) return s;
-    s = x->p->side[SIDE_DEVICE]->api.begin(x->p->handle[SIDE_DEVICE], step, e);
+    int32_t s = begin_side(x, SIDE_HOST, step, e);
+    if (s) return s;
+    s = begin_side(x, SIDE_DEVICE, step, e);
     if (s && x->p->holds_kv[SIDE_HOST]) give_back(x, step);
     return s;
 }

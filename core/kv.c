@@ -40,7 +40,9 @@ static int32_t trim(kv *k, uint32_t slot, uint32_t length, fak_error *e)
         const device *d = k->p->side[side];
         fak_error later, *told = s ? &later : e;
         if (!k->p->holds_kv[side] || !d->api.kv_trim) continue;
-        int32_t rc = d->api.kv_trim(k->p->handle[side], slot, length, told);
+        *told = (fak_error){.index = FAK_NO_INDEX};
+        int32_t rc = device_answer(d, d->api.kv_trim(k->p->handle[side], slot, length, told),
+                                   "kv_trim", told);
         if (!s) s = rc;
     }
     return s;
@@ -72,12 +74,16 @@ int32_t kv_clone(kv *k, uint32_t from, uint32_t length, uint32_t *slot, fak_erro
     assert(k->used[from] && length <= k->length[from]);
     int32_t s = kv_take(k, slot, e);
     if (s) return s;
+    *e = (fak_error){.index = FAK_NO_INDEX};
     for (uint32_t side = 0; !s && side < SIDES; side++) {
         const device *d = k->p->side[side];
         if (!k->p->holds_kv[side]) continue;
-        s = d->api.kv_clone ? d->api.kv_clone(k->p->handle[side], *slot, from, length, e)
-                            : status_set(e, FAK_E_UNSUPPORTED, "backend %s cannot clone a sequence",
-                                         d->from->name);
+        if (!d->api.kv_clone)
+            s = status_set(e, FAK_E_UNSUPPORTED, "backend %s cannot clone a sequence",
+                           d->from->name);
+        else
+            s = device_answer(d, d->api.kv_clone(k->p->handle[side], *slot, from, length, e),
+                              "kv_clone", e);
     }
     fak_error ignored;
     if (s) trim(k, *slot, 0, &ignored);
@@ -94,9 +100,13 @@ int32_t kv_evict(kv *k, uint32_t slot, uint32_t first, uint32_t count, fak_error
         if (k->p->holds_kv[side] && !k->p->side[side]->api.kv_evict)
             return status_set(e, FAK_E_UNSUPPORTED, "backend %s cannot evict from a sequence",
                               k->p->side[side]->from->name);
-    for (uint32_t side = 0; !s && side < SIDES; side++)
+    *e = (fak_error){.index = FAK_NO_INDEX};
+    for (uint32_t side = 0; !s && side < SIDES; side++) {
+        const device *d = k->p->side[side];
         if (k->p->holds_kv[side])
-            s = k->p->side[side]->api.kv_evict(k->p->handle[side], slot, first, count, e);
+            s = device_answer(d, d->api.kv_evict(k->p->handle[side], slot, first, count, e),
+                              "kv_evict", e);
+    }
     if (!s) k->length[slot] -= count;
     return s;
 }

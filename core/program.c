@@ -33,20 +33,17 @@ static int32_t prepare_side(program *p, enum program_side side, uint32_t flags, 
 {
     device *d = p->side[side];
     fak_program *handle = NULL;
-    fak_error told = {0};
     p->report[side] = (fak_report){.struct_size = sizeof p->report[side]};
+    *e = (fak_error){.index = FAK_NO_INDEX};
     int32_t s = d->api.prepare(d->handle, p->fused.block, &p->limits, NULL, flags, p->verdict[side],
-                               &p->report[side], &handle, &told);
+                               &p->report[side], &handle, e);
     p->handle[side] = handle;
-    told.message[sizeof told.message - 1] = 0;
-    if (s) {
-        *e = told;
-        e->code = s;
-        if (!told.message[0])
-            status_set(e, s, "backend %s: prepare failed with %" PRId32 " and no sentence",
-                       d->from->name, s);
-        return s;
-    }
+    if (s) return device_answer(d, s, "prepare", e);
+    int probe = (d->facts.caps & FAK_CAP_CAPACITY_PROBE) != 0;
+    if (flags & FAK_DRY_RUN && probe != (int)(p->report[side].flags & FAK_EXACT))
+        return status_set(e, FAK_E_PROGRAM,
+                          "backend %s: caps liar: CapacityProbe and its dry run disagree",
+                          d->from->name);
     if (!handle && !(flags & FAK_DRY_RUN))
         return status_set(e, FAK_E_PROGRAM, "backend %s: prepare answered no program",
                           d->from->name);
@@ -255,7 +252,9 @@ static int32_t load_sides(program *p, weights_progress *progress, void *self, fa
     for (uint32_t side = 0; !s && side < SIDES; side++) {
         if (!p->handle[side]) continue;
         uint32_t n = needed(p, side, id, seen);
-        s = p->side[side]->api.load(p->handle[side], id, n, &api, e);
+        *e = (fak_error){.index = FAK_NO_INDEX};
+        s = device_answer(p->side[side], p->side[side]->api.load(p->handle[side], id, n, &api, e),
+                          "load", e);
     }
     weights_source_close(&source);
     free(id);
