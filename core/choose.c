@@ -80,7 +80,7 @@ static int32_t open_named(choice *c, const choose_options *o, const char *spec, 
     plugin *p = plugins_find(&c->all, name);
     if (!p) return unknown(c, name, e);
     int32_t s;
-    if ((s = plugin_probe(p, e)) || (s = plugin_load(&c->all, p, e)) ||
+    if ((s = plugin_probe(p, o->probe_seconds, e)) || (s = plugin_load(&c->all, p, e)) ||
         (s = choose_settings(&o->settings, text, set, e)) ||
         (s = find_device(p, colon ? colon + 1 : NULL, set, o->settings.count, &index, e)))
         return s;
@@ -99,7 +99,8 @@ static int rank(const plugin *p, const fak_device_info *info)
 }
 
 /* Makes a plugin ready to be asked for devices, or says why it is not asked. */
-static int may_be_asked(choice *c, plugin *p, const environment *env, char why[128])
+static int may_be_asked(choice *c, plugin *p, const choose_options *o, const environment *env,
+                        char why[128])
 {
     fak_error e;
     if (p->state == PLUGIN_SHADOWED) return 0;
@@ -110,7 +111,7 @@ static int may_be_asked(choice *c, plugin *p, const environment *env, char why[1
         snprintf(why, 128, "class approx, not tried; name it to use it");
     else if (!s && p->path && verdict_is_clean(env->cache, p->path))
         p->probed = 1;
-    else if (!s && p->path && !(s = plugin_probe(p, &e)))
+    else if (!s && p->path && !(s = plugin_probe(p, o->probe_seconds, &e)))
         verdict_keep(env->cache, p->path);
     if (!s && !why[0]) s = plugin_load(&c->all, p, &e);
     if (s) snprintf(why, 128, "%.127s", p->why);
@@ -145,13 +146,13 @@ static void consider(choice *c, const plugin *p, uint32_t index, int *best, char
     device_close(&d);
 }
 
-static int32_t pick(choice *c, const environment *env, fak_error *e)
+static int32_t pick(choice *c, const choose_options *o, const environment *env, fak_error *e)
 {
     int best = 0;
     for (uint32_t i = 0; i < c->all.count; i++) {
         plugin *p = &c->all.at[i];
         char *why = c->passed_over[i];
-        if (!may_be_asked(c, p, env, why)) continue;
+        if (!may_be_asked(c, p, o, env, why)) continue;
         uint32_t count = device_count(p, NULL, 0, e);
         if (!count) snprintf(why, 128, "%.127s", e->message);
         for (uint32_t k = 0; k < count; k++) consider(c, p, k, &best, why);
@@ -185,7 +186,7 @@ int32_t choose_open(choice *c, const choose_options *o, const environment *env, 
         spec = reference;
         c->how = "options were given, and no backend was named";
     }
-    if ((s = spec ? open_named(c, o, spec, e) : pick(c, env, e))) return s;
+    if ((s = spec ? open_named(c, o, spec, e) : pick(c, o, env, e))) return s;
     plugin *ref = plugins_linked_in(&c->all, reference);
     if (!ref) return status_set(e, STATUS_REFUSED, "this fakrun was built without %s", reference);
     if ((s = plugin_load(&c->all, ref, e))) return s;

@@ -15,6 +15,7 @@ typedef struct choose_options {
     const char *backend_path; /* one file; or NULL */
     arg_list settings;        /* name=value */
     int trusted;              /* --trust: do not ask who owns plugin files and folders */
+    uint32_t probe_seconds;   /* how long a plugin may take when it is tried; 0 = 20 */
     int verbose, quiet;
 } choose_options;
 

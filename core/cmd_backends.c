@@ -68,10 +68,10 @@ static json_t *describe_device(const plugin *p, uint32_t index)
     return out;
 }
 
-static json_t *describe_plugin(plugins *all, plugin *p)
+static json_t *describe_plugin(plugins *all, plugin *p, uint32_t probe_seconds)
 {
     fak_error e = {0};
-    if (p->state == PLUGIN_FOUND && !plugin_probe(p, &e)) plugin_load(all, p, &e);
+    if (p->state == PLUGIN_FOUND && !plugin_probe(p, probe_seconds, &e)) plugin_load(all, p, &e);
     json_t *out = json_pack("{s:s, s:o, s:s}", "name", p->name, "path",
                             any(p->path ? p->path : "(linked in)"), "state", states[p->state]);
     if (p->why[0]) json_object_set_new(out, "why", any(p->why));
@@ -99,7 +99,7 @@ static json_t *describe_plugin(plugins *all, plugin *p)
     return out;
 }
 
-static json_t *describe_all(plugins *all)
+static json_t *describe_all(plugins *all, uint32_t probe_seconds)
 {
     json_t *folders = json_array(), *backends = json_array();
     for (uint32_t i = 0; i < all->found.folders; i++)
@@ -107,7 +107,7 @@ static json_t *describe_all(plugins *all)
                               json_pack("{s:o, s:s}", "path", any(all->found.folder[i].path), "why",
                                         all->found.folder[i].why));
     for (uint32_t i = 0; i < all->count; i++)
-        json_array_append_new(backends, describe_plugin(all, &all->at[i]));
+        json_array_append_new(backends, describe_plugin(all, &all->at[i], probe_seconds));
     return json_pack("{s:o, s:o, s:o}", "abi", json_pack("[i, i]", FAK_ABI_MAJOR, FAK_ABI_MINOR),
                      "folders", folders, "backends", backends);
 }
@@ -169,11 +169,13 @@ int cmd_backends(int argc, char **argv, const environment *env)
 {
     const char *file = NULL;
     int json = 0, verbose = 0, trusted = 0;
+    uint32_t probe_seconds = 0;
     /* clang-format off */
     const arg table[] = {
         {'v', "verbose", ARG_FLAG, NULL, "folders, caps, ops and options too", &verbose, 0, 0, NULL},
         {0, "json", ARG_FLAG, NULL, "print one JSON object", &json, 0, 0, NULL},
         {0, "backend-path", ARG_TEXT, "FILE", "look at this file only", &file, 0, 0, NULL},
+        {0, "probe-seconds", ARG_NUMBER, "N", "how long a plugin may take when it is tried (default 20)", &probe_seconds, 1, 600, NULL},
         {0, "trust", ARG_FLAG, NULL, "take files and folders whoever owns or may write them", &trusted, 0, 0, NULL},
     };
     /* clang-format on */
@@ -193,7 +195,7 @@ int cmd_backends(int argc, char **argv, const environment *env)
     fak_error e = {0};
     plugin_search where = {file, env->plugin_path, trusted};
     int32_t s = plugins_open(&all, &where, &host, &e);
-    json_t *found = s ? NULL : describe_all(&all);
+    json_t *found = s ? NULL : describe_all(&all, probe_seconds);
     rc = s ? cmd_fail(&e) : EXIT_DONE;
     if (!s && file && all.at[0].state == PLUGIN_REFUSED) rc = EXIT_FAILED;
     if (!s && json) {

@@ -103,6 +103,7 @@ static int parse(run *r, int argc, char **argv)
         {0, "no-verify", ARG_FLAG, NULL, "load weights without looking for broken blocks", &r->no_verify, 0, 0, NULL},
         {0, "backend", ARG_TEXT, "NAME[:DEV]", "this backend, and no other; DEV is a number or an id", &b->backend, 0, 0, NULL},
         {0, "backend-path", ARG_TEXT, "FILE", "the backend in this file, and no other", &b->backend_path, 0, 0, NULL},
+        {0, "probe-seconds", ARG_NUMBER, "N", "how long a plugin may take when it is tried (default 20)", &b->probe_seconds, 1, 600, NULL},
         {0, "trust", ARG_FLAG, NULL, "take plugin files and folders whoever owns or may write them", &b->trusted, 0, 0, NULL},
         {'o', "option", ARG_LIST, "NAME=VALUE", "an option of the backend; see fakrun backends -v", &b->settings, 0, 0, NULL},
         {0, "json", ARG_FLAG, NULL, "print one JSON object instead of text", &r->json, 0, 0, NULL},

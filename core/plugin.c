@@ -179,13 +179,14 @@ int32_t plugin_check(plugin *p, fak_error *e)
     return FAK_OK;
 }
 
-int32_t plugin_probe(plugin *p, fak_error *e)
+int32_t plugin_probe(plugin *p, uint32_t seconds, fak_error *e)
 {
     char program[4096];
     fak_error told;
     int32_t s = plugin_check(p, e);
     if (s || !p->path || p->probed || port_executable(program, sizeof program)) return s;
-    if (probe_run(program, p->path, PLUGIN_PROBE_SECONDS, &told)) return refuse(p, e, told.message);
+    if (!seconds) seconds = PLUGIN_PROBE_SECONDS;
+    if (probe_run(program, p->path, seconds, &told)) return refuse(p, e, told.message);
     p->probed = 1;
     return FAK_OK;
 }

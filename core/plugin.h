@@ -52,8 +52,9 @@ plugin *plugins_linked_in(plugins *all, const char *name);
 /* Reads what a file says of itself: its machine, ABI, class and what it needs of the CPU.  Loads nothing.
  * REFUSED with the sentence in p->why and *e when it cannot run here; linked-in ones pass. */
 int32_t plugin_check(plugin *p, fak_error *e);
-/* Checks, then tries a file in a child process (probe.h); again is free. */
-int32_t plugin_probe(plugin *p, fak_error *e);
+/* Checks, then tries a file in a child process (probe.h) for at most so many seconds, 0 =
+ * PLUGIN_PROBE_SECONDS; again is free. */
+int32_t plugin_probe(plugin *p, uint32_t seconds, fak_error *e);
 enum { PLUGIN_PROBE_SECONDS = 20 };
 /* Checks, opens and shakes hands, in this process: call plugin_probe first.  LOADED, or REFUSED with the sentence in p->why and *e.  Again is fine. */
 int32_t plugin_load(plugins *all, plugin *p, fak_error *e);

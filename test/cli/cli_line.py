@@ -6,7 +6,7 @@ import subprocess
 from common import FAKRUN, TIMEOUT, Case, Result, environment, main, model
 
 NUMBERS = {"predict": (1, 1048576), "ctx": (1, 1048576), "top-k": (0, 1048576),
-           "seed": (0, 4294967294), "logprobs": (0, 20)}
+           "seed": (0, 4294967294), "logprobs": (0, 20), "probe-seconds": (1, 600)}
 REALS = {"temp": (0, 100), "top-p": (0, 1), "min-p": (0, 1)}
 BESIDE = {"top-p": ["--temp", "1"], "min-p": ["--temp", "1"]}  # what they need
 
@@ -104,7 +104,7 @@ class CommandLine(Case):
         for command in ([], ["backends"], ["inspect"], ["tokenize"]):
             help_text = self.fine(*command, "--help").out
             numbers = set(re.findall(r"^ .*--([a-z-]+) [A-Z] ", help_text, re.M))
-            want = {"run": set(NUMBERS) | set(REALS), "inspect": {"ctx"}}
+            want = {"run": set(NUMBERS) | set(REALS), "inspect": {"ctx"}, "backends": {"probe-seconds"}}
             self.assertEqual(numbers, want.get(command[0] if command else "run", set()), command)
         for wrong in ("0", "-1", "1048577"):
             self.refused(2, ["inspect", model("tiny-f32"), "--ctx", wrong], "takes 1 to 1048576")
