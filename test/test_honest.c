@@ -275,12 +275,34 @@ static void test_floors_can_fail(void **state)
     assert_false(keeps_floors(a, b, 100));
 }
 
+/* ---- options ---- */
+
+static void test_options(void **state)
+{
+    static const fak_setting bad[] = {{"exact", "2"},   {"memory", "lots"},   {"memory", ""},
+                                      {"nothing", "1"}, {"fail-alloc", "-1"}, {"hold", "1x"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        backend_pair b;
+        device d;
+        fak_error e = {0};
+        const fak_setting set[] = {{"exact", "1"}, bad[i]};
+        backend_open(&b, "honest", NULL);
+        assert_int_equal(device_open(&d, b.dev.from, 0, set, 2, &e), STATUS_REFUSED);
+        assert_message(&e, "backend honest: option ");
+        assert_message(&e, bad[i].name);
+        assert_int_equal(device_open(&d, b.dev.from, 1, set, 1, &e), STATUS_REFUSED);
+        backend_close(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact),          cmocka_unit_test(test_exact_with_holes),
         cmocka_unit_test(test_as_a_file),      cmocka_unit_test(test_approx),
         cmocka_unit_test(test_approx_repeats), cmocka_unit_test(test_floors_can_fail),
+        cmocka_unit_test(test_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

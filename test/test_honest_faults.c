@@ -152,27 +152,6 @@ static void test_wait_beside(void **state)
     engine_close(&g);
 }
 
-/* ---- options ---- */
-
-static void test_options(void **state)
-{
-    static const fak_setting bad[] = {{"exact", "2"},   {"memory", "lots"},   {"memory", ""},
-                                      {"nothing", "1"}, {"fail-alloc", "-1"}, {"hold", "1x"}};
-    (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        backend_pair b;
-        device d;
-        fak_error e = {0};
-        const fak_setting set[] = {{"exact", "1"}, bad[i]};
-        backend_open(&b, "honest", NULL);
-        assert_int_equal(device_open(&d, b.dev.from, 0, set, 2, &e), STATUS_REFUSED);
-        assert_message(&e, "backend honest: option ");
-        assert_message(&e, bad[i].name);
-        assert_int_equal(device_open(&d, b.dev.from, 1, set, 1, &e), STATUS_REFUSED);
-        backend_close(&b);
-    }
-}
-
 /* ---- capacity ---- */
 
 static uint64_t device_bytes(const fak_report *r)
@@ -588,19 +567,12 @@ static void test_closed_in_flight(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),
-        cmocka_unit_test(test_pending),
-        cmocka_unit_test(test_wait_beside),
-        cmocka_unit_test(test_options),
-        cmocka_unit_test(test_capacity_is_exact),
-        cmocka_unit_test(test_fit_fits),
-        cmocka_unit_test(test_pages),
-        cmocka_unit_test(test_kv_rows),
-        cmocka_unit_test(test_borrowed_weights),
-        cmocka_unit_test(test_every_allocation),
-        cmocka_unit_test(test_every_submit),
-        cmocka_unit_test(test_steps_in_between),
-        cmocka_unit_test(test_lost_at_every_submit),
+        cmocka_unit_test(test_counts),           cmocka_unit_test(test_pending),
+        cmocka_unit_test(test_wait_beside),      cmocka_unit_test(test_capacity_is_exact),
+        cmocka_unit_test(test_fit_fits),         cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_kv_rows),          cmocka_unit_test(test_borrowed_weights),
+        cmocka_unit_test(test_every_allocation), cmocka_unit_test(test_every_submit),
+        cmocka_unit_test(test_steps_in_between), cmocka_unit_test(test_lost_at_every_submit),
         cmocka_unit_test(test_closed_in_flight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
