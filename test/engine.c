@@ -26,15 +26,18 @@ void backend_open(backend_pair *b, const char *name, const char *options)
     char text[512] = "";
     fak_setting set[SETTINGS];
     fak_error e = {0};
-    *b = (backend_pair){.refuser = {.name = "refuser", .entry = fak_backend_entry_v1_refuser}};
+    int file = strchr(name, '/') != NULL, mock = !file && strcmp(name, "cpu-ref");
+    *b = (backend_pair){0};
+    snprintf(b->mock.name, sizeof b->mock.name, "%s", file ? "" : name);
+    b->mock.entry = strcmp(name, "honest") ? fak_backend_entry_v1_refuser
+                                           : fak_backend_entry_v1_honest;
     snprintf(text, sizeof text, "%s", options ? options : "");
     uint32_t sets = cut(text, set);
-    if (plugins_open(&b->all, &(plugin_search){0}, &(plugin_host){0}, &e))
+    if (plugins_open(&b->all, &(plugin_search){file ? name : NULL, NULL, 0}, &(plugin_host){0}, &e))
         fail_msg("%s", e.message);
     plugin *ref = plugins_linked_in(&b->all, "cpu-ref");
     assert_non_null(ref);
-    plugin *asked = strcmp(name, "refuser") ? ref : &b->refuser;
-    assert_string_equal(asked->name, name);
+    plugin *asked = file ? &b->all.at[0] : mock ? &b->mock : ref;
     if (plugin_load(&b->all, ref, &e) || plugin_load(&b->all, asked, &e) ||
         device_open(&b->dev, asked, 0, set, sets, &e) || device_open(&b->host, ref, 0, NULL, 0, &e))
         fail_msg("%s %s: %s", name, options ? options : "", e.message);

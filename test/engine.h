@@ -8,15 +8,17 @@
 #include "../core/kv.h"
 #include "mock/refuser.h"
 
+extern fak_entry_fn fak_backend_entry_v1_honest;
+
 enum { ENGINE_CONTEXT = 40, ENGINE_SLOTS = 4, ENGINE_ROWS = 48, ENGINE_VOCAB = 400 };
 
 typedef struct backend_pair { /* a backend by name, and the linked-in cpu-ref beside it */
     plugins all;
-    plugin refuser;
+    plugin mock;
     device dev, host;
 } backend_pair;
 
-/* name: "cpu-ref" or "refuser".  options: "fused=1 refuse=rope+glu", or NULL. */
+/* name: "cpu-ref", "refuser", "honest", or the path of a file.  options: "fused=1 refuse=rope+glu", or NULL. */
 void backend_open(backend_pair *b, const char *name, const char *options);
 void backend_close(backend_pair *b);
 

@@ -24,8 +24,8 @@ RUN = ["-m", MODEL, "-p", "Hello", "-n", "4"]
 def table():
     """name: (stage, part of the sentence) of each row."""
     text = re.sub(r"\\\n\s*", "", (HERE / "mock/wrong.h").read_text())
-    rows = re.findall(r'WRONG\(\w+, "([^"]+)", STAGE_(\w+), [01], ((?:"[^"]*"\s*)+), "', text)
-    return {name: (stage, "".join(re.findall(r'"([^"]*)"', part))) for name, stage, part in rows}
+    rows = re.findall(r'WRONG\(\w+, "([^"]+)", STAGE_(\w+), [01],\s*"([^"]*)",', text)
+    return {name: (stage, part) for name, stage, part in rows}
 
 
 ROWS = table()

@@ -1,0 +1,101 @@
+/* A backend of one op, in C11 and in C++20: the host completes the rest, and all of it is counted. */
+#include "engine.h"
+
+#include <unistd.h>
+
+enum { N = 10, V_MAX = ENGINE_VOCAB };
+static float want[2 * N * V_MAX], got[2 * N * V_MAX];
+
+static const char *const files[] = {TEST_BUILT "/fak-backend-minimal.so",
+                                    TEST_BUILT "/fak-backend-minimal-cpp.so"};
+
+/* A prefill of N - 2 ids and two steps of one. */
+static void sample_of(engine *g, float *out)
+{
+    uint32_t token[N];
+    engine_tokens(g, 1, token, N);
+    engine_feed(g, 0, 0, token, N - 2, FAK_WANT_LOGITS, out);
+    for (uint32_t i = N - 2; i < N; i++)
+        engine_feed(g, 0, i, token + i, 1, FAK_WANT_LOGITS, out + (size_t)i * g->V);
+}
+
+/* MATMULs of a step that wants logits, and the other ops. */
+static void count_ops(const program *p, uint32_t count[SIDES])
+{
+    fak_tail tail = plan_tail(p->fused.block, 0);
+    assert_int_equal(tail.want, FAK_WANT_LOGITS);
+    for (uint32_t i = 0; i < tail.first + tail.ops; i++)
+        count[p->op[i].id == FAK_OP_MATMUL ? SIDE_DEVICE : SIDE_HOST]++;
+}
+
+static void check(const char *path, const char *model_file)
+{
+    engine g;
+    uint32_t count[SIDES] = {0};
+    fak_limits limits = engine_limits(FAK_ACT_F32, FAK_F32);
+    engine_open(&g, model_file, "cpu-ref", NULL, &limits, 0);
+    sample_of(&g, want);
+    engine_close(&g);
+    engine_open(&g, model_file, path, NULL, &limits, 0);
+    assert_int_equal(g.backend.dev.facts.klass, FAK_APPROX);
+    memset(got, 0, sizeof got);
+    sample_of(&g, got);
+    assert_rows(got, want, N * (size_t)g.V);
+    count_ops(&g.program, count);
+    assert_true(count[SIDE_DEVICE] > 7);
+    assert_int_equal(g.exec.ops[SIDE_DEVICE], 3 * count[SIDE_DEVICE]);
+    assert_int_equal(g.exec.ops[SIDE_HOST], 3 * count[SIDE_HOST]);
+    assert_true(g.exec.crossed_bytes > 0);
+    for (uint32_t i = 0; i < g.program.ops; i++)
+        assert_int_equal(program_side_of(&g.program, i),
+                         g.program.op[i].id == FAK_OP_MATMUL ? SIDE_DEVICE : SIDE_HOST);
+    engine_close(&g);
+}
+
+static void test_of(int cpp)
+{
+    if (access(files[cpp], R_OK)) skip(); /* no C++ compiler */
+    for (uint32_t i = 0; i < TINY_MODELS; i++) check(files[cpp], tiny_names[i]);
+}
+
+static void test_c(void **state)
+{
+    (void)state;
+    test_of(0);
+}
+
+static void test_cpp(void **state)
+{
+    (void)state;
+    test_of(1);
+}
+
+/* It has no Q8 activations, and no options: said before work. */
+static void test_refusals(void **state)
+{
+    (void)state;
+    for (int cpp = 0; cpp < 2; cpp++) {
+        engine g;
+        device d;
+        fak_error e = {0};
+        fak_limits limits = engine_limits(FAK_ACT_Q8, FAK_F32);
+        if (access(files[cpp], R_OK)) continue;
+        engine_begin(&g, "tiny-q8_0.gguf", files[cpp], NULL);
+        assert_int_equal(engine_try(&g, &limits, 0, &e), STATUS_REFUSED);
+        assert_message(&e, "does not offer Q8 activations");
+        assert_int_equal(device_open(&d, g.backend.dev.from, 0, &(fak_setting){"a", "b"}, 1, &e),
+                         STATUS_REFUSED);
+        assert_message(&e, "it has no options");
+        engine_close(&g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_c),
+        cmocka_unit_test(test_cpp),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
