@@ -1,6 +1,7 @@
 /* Containers in parts: found, counted and joined; each thing wrong with them is one sentence. */
 #include "image.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,6 +210,57 @@ static void test_a_broken_part(void **state)
                       "has 24");
 }
 
+/* Part i of the good container. */
+static void make_good(image *m, int i)
+{
+    m->big = i == 1;
+    make_part(m, i, 3, 2, i == 0 ? NULL : i == 1 ? "b" : "a");
+}
+
+/* Whatever a part has become: refused with a sentence, or whole and readable. */
+static int try_damaged(void)
+{
+    gguf *g = NULL;
+    fak_error e = {0};
+    int32_t s = gguf_open(&g, path_of(names[0]), &e);
+    if (s) {
+        assert_int_equal(s, STATUS_BAD_FILE);
+        assert_true(e.message[0] != 0);
+        return 0;
+    }
+    walk(g);
+    gguf_close(g);
+    return 1;
+}
+
+static void test_damage(void **state)
+{
+    static image m;
+    uint64_t random = 20240611;
+    int opened = 0;
+    (void)state;
+    print_message("seed %" PRIu64 "\n", random);
+    for (int i = 0; i < 3; i++) {
+        write_good();
+        make_good(&m, i);
+        size_t taken = 0, padding = i == 0 ? 31 : 0; /* the first has no data to miss */
+        for (size_t bytes = m.bytes; bytes-- > 0;) {
+            m.bytes = bytes;
+            write_as(&m, names[i]);
+            taken += (size_t)try_damaged();
+        }
+        assert_true(taken <= padding);
+        for (int k = 0; k < 600; k++) {
+            make_good(&m, i);
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            m.data[(random >> 33) % m.bytes] = (uint8_t)(random >> 24);
+            write_as(&m, names[i]);
+            opened += try_damaged();
+        }
+    }
+    assert_true(opened > 0 && opened < 1800); /* some bytes are padding, some are not */
+}
+
 static void test_wrong_types(void **state)
 {
     static image m;
@@ -250,6 +302,7 @@ int main(void)
         cmocka_unit_test(test_missing),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_a_broken_part),
+        cmocka_unit_test(test_damage),
         cmocka_unit_test(test_wrong_types),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
