@@ -31,7 +31,7 @@ def main():
         values = [column.get(name) for column in columns]
         differs = None in values or len(set(values)) > 1
         bad += differs
-        print(f"{name:{width}}", *(f"{cell(v):16}" for v in values), "DIFFER" if differs else "")
+        print(f"{name:{width}}", *(f"{cell(v):16}" for v in values), *["DIFFER"] * differs)
     print(f"{len(names)} rows, " + (f"{bad} of them differ" if bad else "all equal"))
     return 1 if bad else 0
 
