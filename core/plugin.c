@@ -90,7 +90,7 @@ static int32_t append_file(plugins *all, const char *path, const char *name, con
 
 static int32_t append_only(plugins *all, const char *file, int trusted, fak_error *e)
 {
-    char name[SEARCH_NAME_MAX + 1], why[128] = "", *real = realpath(file, NULL);
+    char name[SEARCH_NAME_MAX + 1], why[128] = "", *real = port_real_path(file);
     if (real && !trusted) search_distrust(real, why);
     if (!real) return status_set(e, STATUS_REFUSED, "backend %s: %s", file, strerror(errno));
     int32_t s = search_name_of(file, name)
