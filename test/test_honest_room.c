@@ -123,6 +123,11 @@ static void test_pages(void **state)
     }
     span.first = 31; /* a page that is shared: it would take one more */
     assert_int_equal(engine_step(&g, &spec, got, &e), FAK_E_KV_FULL);
+    const fak_span two[2] = {{to, 0, 1, 20}, {from, 1, 1, 32}};
+    spec = (step_spec){FAK_WANT_LOGITS, 0, 2, 2, 2, token, engine_rows, two};
+    assert_int_equal(engine_step(&g, &spec, got, &e),
+                     FAK_E_KV_FULL); /* the first would have room */
+    assert_int_equal(e.index, 1);
     engine_feed(&g, to, 39, token + 39, 1, FAK_WANT_LOGITS, got); /* nobody has lost anything */
     assert_rows(got, want + 39ul * g.V, g.V);
     assert_int_equal(api(&g)->kv_trim(handle(&g), to, 32, &e), FAK_OK);
