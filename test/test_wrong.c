@@ -2,6 +2,7 @@
  * refused, told or borne as the table says; those that it cannot are shown to do what they are for. */
 #include "engine.h"
 
+#include "../core/golden.h"
 #include "mock/wrong.h"
 
 #include <dirent.h>
@@ -219,6 +220,28 @@ static void test_wrong_bits(void **state)
     assert_false(differs("nan-writer", "op=0", &nan));
 }
 
+/* The proof of a Reference claim finds one wrong bit and one NaN in any op, and names the op. */
+static void test_golden_finds(void **state)
+{
+    static const uint32_t op[] = {
+        FAK_OP_EMBED, FAK_OP_RMSNORM, FAK_OP_MATMUL,    FAK_OP_ROPE,   FAK_OP_ATTENTION,
+        FAK_OP_GLU,   FAK_OP_ADD,     FAK_OP_TAKE_ROWS, FAK_OP_ARGMAX, 0};
+    (void)state;
+    for (uint32_t i = 0; i < 2 * sizeof op / sizeof *op; i++) {
+        backend_pair b;
+        fak_error e = {0};
+        char option[32], part[32];
+        const char *name = i % 2 ? "nan-writer" : "wrong-bit";
+        snprintf(option, sizeof option, "op=%" PRIu32, op[i / 2]);
+        snprintf(part, sizeof part, "(%s", ops_name(op[i / 2]));
+        backend_open(&b, file_of(name), option);
+        int32_t s = golden_compare(&b.dev, &b.host, &e);
+        if ((s != FAK_OK) != (op[i / 2] != 0)) fail_msg("%s %s: %s", name, option, e.message);
+        if (s && !strstr(e.message, part)) fail_msg("%s %s: %s", name, option, e.message);
+        backend_close(&b);
+    }
+}
+
 static void test_rows_beyond(void **state)
 {
     (void)state;
@@ -421,6 +444,7 @@ int main(void)
         cmocka_unit_test(test_borne),
         cmocka_unit_test(test_thread_outlives_plugin),
         cmocka_unit_test(test_wrong_bits),
+        cmocka_unit_test(test_golden_finds),
         cmocka_unit_test(test_rows_beyond),
         cmocka_unit_test(test_errors_while_running),
         cmocka_unit_test(test_silent_errors),
