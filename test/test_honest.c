@@ -2,6 +2,8 @@
  * keeps the floors of class Approx; and it is what it claims: asynchronous, exact about its memory. */
 #include "engine.h"
 
+#include "../core/golden.h"
+
 #include <inttypes.h>
 #include <math.h>
 
@@ -147,6 +149,22 @@ static void test_exact(void **state)
         fak_limits limits = paged(acts[i % 2], kvs[i % 3]);
         uint32_t flags = i % 4 < 2 ? FAK_EVICTABLE : i % 4 == 2 ? FAK_KEEP_ALL : 0;
         compare(tiny_names[i / 2], &limits, flags, way, 5);
+    }
+}
+
+/* The proof that a Reference claim must pass; without exact=1 it would fail. */
+static void test_golden(void **state)
+{
+    static const char *const way[] = {"exact=1", "exact=1 fused=0 eager=1", "exact=1 graph-only=1",
+                                      "exact=1 hold=1 leave=3", ""};
+    (void)state;
+    for (uint32_t i = 0; i < 5; i++) {
+        backend_pair b;
+        fak_error e = {0};
+        backend_open(&b, "honest", way[i]);
+        int32_t s = golden_compare(&b.dev, &b.host, &e);
+        if ((s == FAK_OK) != (i < 4)) fail_msg("\"%s\": %d, \"%s\"", way[i], (int)s, e.message);
+        backend_close(&b);
     }
 }
 
@@ -299,10 +317,10 @@ static void test_options(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),          cmocka_unit_test(test_exact_with_holes),
-        cmocka_unit_test(test_as_a_file),      cmocka_unit_test(test_approx),
-        cmocka_unit_test(test_approx_repeats), cmocka_unit_test(test_floors_can_fail),
-        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_golden),           cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_exact_with_holes), cmocka_unit_test(test_as_a_file),
+        cmocka_unit_test(test_approx),           cmocka_unit_test(test_approx_repeats),
+        cmocka_unit_test(test_floors_can_fail),  cmocka_unit_test(test_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,42 +1,13 @@
 /* The honest device when things go wrong, and what it is seen doing: every allocation and every submit
- * fails once, the device is lost at every submit; capacity, pages, tickets and counts. */
-#include "engine.h"
+ * fails once, the device is lost at every submit; tickets and counts. */
+#include "honest_fixture.h"
 
 #include <inttypes.h>
 #include <pthread.h>
 
-enum { N = 9, NEW = 8, V_MAX = ENGINE_VOCAB, KV_PAGE = 16, PAGES = 16 };
+enum { N = 9, NEW = 8, V_MAX = ENGINE_VOCAB };
 
 static float want[64 * V_MAX], got[64 * V_MAX];
-
-static fak_limits paged(uint32_t act)
-{
-    fak_limits l = engine_limits(act, FAK_F32);
-    l.kv_tokens = PAGES * KV_PAGE;
-    return l;
-}
-
-static fak_stats stats_of(const engine *g)
-{
-    const device *d = &g->backend.dev;
-    const fak_stats_ext *theirs = d->api.get_ext(d->handle, "fak.stats/1");
-    fak_stats_ext ext;
-    fak_stats s = {.struct_size = sizeof s};
-    assert_non_null(theirs);
-    fak_take(&ext, sizeof ext, theirs);
-    ext.get(d->handle, &s);
-    return s;
-}
-
-static fak_program *handle(const engine *g)
-{
-    return g->program.handle[SIDE_DEVICE];
-}
-
-static const fak_backend *api(const engine *g)
-{
-    return &g->backend.dev.api;
-}
 
 /* ---- what it is seen doing ---- */
 
@@ -152,202 +123,27 @@ static void test_wait_beside(void **state)
     engine_close(&g);
 }
 
-/* ---- capacity ---- */
-
-static uint64_t device_bytes(const fak_report *r)
-{
-    return r->weight_bytes + r->kv_bytes + r->scratch_bytes;
-}
-
-static void open_sized(engine *g, uint64_t bytes)
-{
-    char option[64];
-    snprintf(option, sizeof option, "memory=%" PRIu64, bytes);
-    engine_begin(g, "tiny-q4_1.gguf", "honest", option);
-}
-
-static fak_report dry_run(engine *g, const fak_limits *limits)
-{
-    fak_error e = {0};
-    if (program_prepare(&g->program, &g->backend.dev, &g->backend.host, &g->tiny.model, limits,
-                        FAK_DRY_RUN, &e))
-        fail_msg("%s", e.message);
-    assert_null(handle(g));
-    return g->program.report[SIDE_DEVICE];
-}
-
-/* The report of a dry run is what is asked for, to the byte. */
-static void test_capacity_is_exact(void **state)
+/* More steps than are reserved for: begin blocks until an older one is over, and nothing is mixed up. */
+static void test_begin_blocks(void **state)
 {
     (void)state;
     engine g;
-    fak_error e = {0};
+    uint32_t token[N], id[N], last = 0;
+    fak_error e;
     fak_limits limits = paged(FAK_ACT_F32);
-    engine_begin(&g, "tiny-q4_1.gguf", "honest", NULL);
-    fak_report r = dry_run(&g, &limits);
-    assert_true(r.flags & FAK_EXACT);
-    assert_int_equal(r.kv_page, KV_PAGE);
-    assert_int_equal(r.kv_bytes, r.kv_token_bytes * limits.kv_tokens);
-    assert_int_equal(stats_of(&g).allocations, 0);
-    engine_close(&g);
-    for (uint32_t less = 0; less <= 64; less += 64) {
-        open_sized(&g, device_bytes(&r) - less);
-        int32_t s = engine_try(&g, &limits, 0, &e);
-        assert_int_equal(s, less ? FAK_E_MEMORY : FAK_OK);
-        if (less) {
-            char part[40];
-            snprintf(part, sizeof part, "takes %" PRIu64 " bytes", device_bytes(&r));
-            assert_message(&e, part);
-            snprintf(part, sizeof part, "%" PRIu64 " are free", device_bytes(&r) - less);
-            assert_message(&e, part);
-        }
-        engine_close(&g);
-    }
-}
-
-/* After MEMORY the report says limits that fit, and they do; one page more does not. */
-static void test_fit_fits(void **state)
-{
-    (void)state;
-    engine g;
-    fak_error e = {0};
-    fak_limits limits = paged(FAK_ACT_F32);
-    engine_begin(&g, "tiny-q4_1.gguf", "honest", NULL);
-    fak_report r = dry_run(&g, &limits);
-    engine_close(&g);
-    for (uint32_t i = 1; i <= 8; i++) {
-        limits = paged(FAK_ACT_F32);
-        open_sized(&g, device_bytes(&r) - i * (r.kv_bytes + r.scratch_bytes) / 10);
-        assert_int_equal(engine_try(&g, &limits, 0, &e), FAK_E_MEMORY);
-        fak_report fit = g.program.report[SIDE_DEVICE];
-        engine_end(&g);
-        assert_in_range(fit.fit_kv_tokens, KV_PAGE, limits.kv_tokens);
-        assert_in_range(fit.fit_rows, 1, limits.rows);
-        limits.rows = fit.fit_rows;
-        limits.wanted = fit.fit_wanted;
-        limits.kv_tokens = fit.fit_kv_tokens;
-        if (engine_try(&g, &limits, 0, &e)) fail_msg("%s", e.message);
-        engine_close(&g);
-    }
-    open_sized(&g, 4096); /* not even the weights */
-    limits = paged(FAK_ACT_F32);
-    assert_int_equal(engine_try(&g, &limits, 0, &e), FAK_E_MEMORY);
-    assert_int_equal(g.program.report[SIDE_DEVICE].fit_rows, 0);
-    engine_close(&g);
-}
-
-/* ---- pages ---- */
-
-/* Three pages: shared ones count once, a shared page is copied by whom it is written, and a begin that
- * finds no page has changed nothing. */
-static void test_pages(void **state)
-{
-    (void)state;
-    engine g;
-    uint32_t token[40], from, to;
-    fak_error e = {0};
-    fak_limits limits = paged(FAK_ACT_F32);
-    limits.kv_tokens = 3 * KV_PAGE;
-    engine_open(&g, "tiny-f32.gguf", "honest", "exact=1", &limits, 0);
-    engine_tokens(&g, 3, token, 40);
-    engine_feed(&g, 3, 0, token, 40, FAK_WANT_LOGITS, want);
-    assert_int_equal(api(&g)->kv_trim(handle(&g), 3, 0, &e), FAK_OK);
-    assert_int_equal(kv_take(&g.kv, &from, &e), FAK_OK);
-    engine_feed(&g, from, 0, token, 32, FAK_WANT_NONE, NULL);
-    kv_extend(&g.kv, from, 32);
-    assert_int_equal(kv_clone(&g.kv, from, 32, &to, &e), FAK_OK); /* two pages, shared */
-    engine_feed(&g, to, 32, token + 32, 8, FAK_WANT_LOGITS, got); /* the third */
-    assert_rows(got, want + 32ul * g.V, 8ul * g.V);
-    fak_span span = {from, 0, 1, 32};
-    step_spec spec = engine_spec(&span, token + 32, FAK_WANT_LOGITS);
-    for (int again = 0; again < 2; again++) {
-        assert_int_equal(engine_step(&g, &spec, got, &e), FAK_E_KV_FULL);
-        assert_int_equal(e.index, 0);
-        assert_message(&e, "3 of 3 are in use");
-    }
-    span.first = 31; /* a page that is shared: it would take one more */
-    assert_int_equal(engine_step(&g, &spec, got, &e), FAK_E_KV_FULL);
-    engine_feed(&g, to, 39, token + 39, 1, FAK_WANT_LOGITS, got); /* nobody has lost anything */
-    assert_rows(got, want + 39ul * g.V, g.V);
-    assert_int_equal(api(&g)->kv_trim(handle(&g), to, 32, &e), FAK_OK);
-    engine_feed(&g, from, 31, token + 31, 1, FAK_WANT_LOGITS, got);
-    assert_rows(got, want + 31ul * g.V, g.V);
-    engine_close(&g);
-}
-
-/* Rows of kv read, written into another slot, and gone on with. */
-static void test_kv_rows(void **state)
-{
-    (void)state;
-    engine g;
-    uint32_t token[40];
-    uint64_t ticket;
-    fak_error e = {0};
-    fak_limits limits = paged(FAK_ACT_F32);
-    engine_open(&g, "tiny-f32.gguf", "honest", "exact=1", &limits, 0);
-    engine_tokens(&g, 3, token, 40);
-    engine_feed(&g, 0, 0, token, 40, FAK_WANT_LOGITS, want);
-    uint32_t cols = g.tiny.model.kv_heads * g.tiny.model.head_dim;
-    float *k = malloc(34ul * cols * 4), *v = malloc(34ul * cols * 4);
-    assert_non_null(k);
-    assert_non_null(v);
-    for (uint32_t l = 0; l < g.tiny.model.layers; l++) {
-        assert_int_equal(api(&g)->kv_read(handle(&g), 0, l, 0, 34, k, v, &ticket, &e), FAK_OK);
-        assert_int_equal(api(&g)->wait(handle(&g), ticket, FAK_FOREVER, &e), FAK_OK);
-        assert_int_equal(api(&g)->kv_write(handle(&g), 2, l, 0, 30, k, v, &e), FAK_OK);
-        assert_int_equal(
-            api(&g)->kv_write(handle(&g), 2, l, 30, 4, k + 30ul * cols, v + 30ul * cols, &e),
-            FAK_OK);
-    }
-    engine_feed(&g, 2, 34, token + 34, 6, FAK_WANT_LOGITS, got);
-    assert_rows(got, want + 34ul * g.V, 6ul * g.V);
-    assert_int_equal(api(&g)->kv_write(handle(&g), 1, 0, 1, 1, k, v, &e),
-                     FAK_E_ARGUMENT); /* a gap */
-    assert_int_equal(api(&g)->kv_read(handle(&g), 0, 99, 0, 1, k, v, &ticket, &e), FAK_E_ARGUMENT);
-    free(k);
-    free(v);
-    engine_close(&g);
-}
-
-/* A twin that borrows the loaded weights: no second copy of them, nothing to load. */
-static void test_borrowed_weights(void **state)
-{
-    (void)state;
-    engine g;
-    uint32_t token[N], verdict[512], id[512], n = 0;
-    fak_error e = {0};
-    uint64_t ticket;
-    fak_limits limits = paged(FAK_ACT_F32);
-    engine_open(&g, "tiny-f32.gguf", "honest", "exact=1", &limits, 0);
+    engine_open(&g, "tiny-f32.gguf", "honest", "exact=1 hold=1", &limits, 0);
     engine_tokens(&g, 1, token, N);
-    engine_feed(&g, 0, 0, token, N, FAK_WANT_LOGITS, want);
-    const fak_plan *block = g.program.fused.block;
-    fak_report r = {.struct_size = sizeof r};
-    fak_program *twin;
-    for (uint32_t i = 0; i < block->ops.count; i++) verdict[i] = FAK_TAKEN;
-    for (uint32_t i = 0; i < g.program.values; i++)
-        if (g.program.value[i].kind == FAK_WEIGHT) id[n++] = i;
+    for (uint32_t i = 0; i < N; i++)
+        engine_feed(&g, 0, i, i ? &id[i - 1] : token, 1, FAK_WANT_ARGMAX, &id[i]);
     fak_stats before = stats_of(&g);
-    if (api(&g)->prepare(g.backend.dev.handle, block, &g.program.limits, handle(&g), FAK_KEEP_ALL,
-                         verdict, &r, &twin, &e))
-        fail_msg("%s", e.message);
-    assert_int_equal(r.weight_bytes, 0);
-    assert_int_equal(
-        api(&g)->load(twin, id, n, &(fak_source){.struct_size = sizeof(fak_source)}, &e), FAK_OK);
-    assert_int_equal(stats_of(&g).bytes_up, before.bytes_up);
-    fak_span span = {0, 0, N, 0};
-    step_spec spec = engine_spec(&span, token, FAK_WANT_LOGITS);
-    fak_tail tail = plan_tail(block, 0);
-    assert_int_equal(api(&g)->begin(twin, step_write(g.block, &spec), &e), FAK_OK);
-    for (uint32_t i = 0; i < block->body_ops; i++) /* KEEP_ALL: one at a time */
-        assert_int_equal(api(&g)->run(twin, i, 1, &e), FAK_OK);
-    assert_int_equal(api(&g)->run(twin, tail.first, tail.ops, &e), FAK_OK);
-    assert_int_equal(api(&g)->read(twin, tail.out, 0, N, got, &ticket, &e), FAK_OK);
-    assert_int_equal(api(&g)->wait(twin, ticket, FAK_FOREVER, &e), FAK_OK);
-    assert_rows(got, want, N * (size_t)g.V);
-    api(&g)->release(twin);
-    engine_feed(&g, 1, 0, token, N, FAK_WANT_LOGITS, got); /* the lender has them still */
-    assert_rows(got, want, N * (size_t)g.V);
+    for (uint32_t i = 0; i < N; i++) {
+        fak_span span = {1, 0, 1, i};
+        step_spec spec = engine_spec(&span, i ? NULL : token, FAK_WANT_ARGMAX);
+        spec.flags = i ? FAK_TOKENS_FROM_ARGMAX : 0;
+        if (engine_step(&g, &spec, i + 1 < N ? NULL : &last, &e)) fail_msg("%s", e.message);
+    }
+    assert_int_equal(last, id[N - 1]);
+    assert_in_range(stats_of(&g).host_waits - before.host_waits, N - 2, N); /* two at a time */
     engine_close(&g);
 }
 
@@ -473,6 +269,37 @@ static void test_steps_in_between(void **state)
     engine_close(&g);
 }
 
+/* What is done to kv between a failure and its telling is done: a page that a skipped step would have
+ * written was copied all the same. */
+static void test_copies_in_between(void **state)
+{
+    (void)state;
+    engine g;
+    uint32_t token[N];
+    uint64_t ticket;
+    fak_error e = {0};
+    fak_limits limits = paged(FAK_ACT_F32);
+    limits.steps = 3;
+    engine_open(&g, "tiny-f32.gguf", "honest", "exact=1 fail-submit=2", &limits, FAK_EVICTABLE);
+    engine_tokens(&g, 1, token, N);
+    engine_feed(&g, 0, 0, token, N, FAK_WANT_LOGITS, want);
+    fak_tail tail = plan_tail(g.program.fused.block, 0);
+    const fak_span span[3] = {{2, 0, N, 0}, {1, 0, N - 6, 6}, {3, 0, N - 6, 6}};
+    for (uint32_t i = 0; i < 3; i++) { /* fails; two that are skipped */
+        step_spec spec = engine_spec(&span[i], token + span[i].first, FAK_WANT_LOGITS);
+        if (i) assert_int_equal(api(&g)->kv_clone(handle(&g), i * 2 - 1, 0, 8, &e), FAK_OK);
+        if (i == 2) assert_int_equal(api(&g)->kv_evict(handle(&g), 3, 6, 2, &e), FAK_OK);
+        assert_int_equal(engine_step(&g, &spec, NULL, &e), FAK_OK);
+        assert_int_equal(api(&g)->read(handle(&g), tail.out, 0, 1, got, &ticket, &e), FAK_OK);
+    }
+    assert_int_equal(api(&g)->wait(handle(&g), ticket, FAK_FOREVER, &e), FAK_E_STEP);
+    for (uint32_t i = 1; i < 3; i++) {
+        engine_feed(&g, span[i].slot, 6, token + 6, N - 6, FAK_WANT_LOGITS, got);
+        assert_rows(got, want + 6ul * g.V, (N - 6) * (size_t)g.V);
+    }
+    engine_close(&g);
+}
+
 /* ---- a device that is lost ---- */
 
 static void assert_lost(int32_t s, fak_error *e, const char *first)
@@ -567,12 +394,15 @@ static void test_closed_in_flight(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),           cmocka_unit_test(test_pending),
-        cmocka_unit_test(test_wait_beside),      cmocka_unit_test(test_capacity_is_exact),
-        cmocka_unit_test(test_fit_fits),         cmocka_unit_test(test_pages),
-        cmocka_unit_test(test_kv_rows),          cmocka_unit_test(test_borrowed_weights),
-        cmocka_unit_test(test_every_allocation), cmocka_unit_test(test_every_submit),
-        cmocka_unit_test(test_steps_in_between), cmocka_unit_test(test_lost_at_every_submit),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_pending),
+        cmocka_unit_test(test_wait_beside),
+        cmocka_unit_test(test_begin_blocks),
+        cmocka_unit_test(test_every_allocation),
+        cmocka_unit_test(test_every_submit),
+        cmocka_unit_test(test_steps_in_between),
+        cmocka_unit_test(test_copies_in_between),
+        cmocka_unit_test(test_lost_at_every_submit),
         cmocka_unit_test(test_closed_in_flight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* wrong - backends that are each wrong in one way, and where that must be caught.  One row a file
- * fak-backend-NAME.so in the folder TEST_WRONG: those named fault-... are builds of handshake.c, all
- * others of wrong.c.
+ * fak-backend-NAME.so in the folder TEST_WRONG: those named fault-... are builds of handshake.c,
+ * the others of wrong.c.  test/wrong.py reads this table too.
  *
  * WRONG(symbol, name, stage, alone, part, what): `alone`: needs a child process, for it takes the
  * process with it, or its time, or its float mode; part: of the sentence that tells it. */
@@ -23,17 +23,22 @@ enum wrong_stage {      /* the first that must catch it */
     /* crashes and waits */                                                                        \
     WRONG(ctor_sigill, "ctor-sigill", STAGE_LIBRARY, 1, "SIGILL", "SIGILL in a constructor")       \
     WRONG(ctor_sigsegv, "ctor-sigsegv", STAGE_LIBRARY, 1, "SIGSEGV", "SIGSEGV in a constructor")   \
-    WRONG(ctor_exit_0, "ctor-exit-0", STAGE_LIBRARY, 1, "ended the process with status 0", "exit(0) in a constructor")        \
-    WRONG(ctor_exit_3, "ctor-exit-3", STAGE_LIBRARY, 1, "ended the process with status 3", "exit(3) in a constructor")        \
-    WRONG(ctor_hang, "ctor-hang", STAGE_LIBRARY, 1, "did not answer within", "never leaves its constructor")      \
+    WRONG(ctor_exit_0, "ctor-exit-0", STAGE_LIBRARY, 1, "ended the process with status 0",         \
+          "exit(0) in a constructor")                                                              \
+    WRONG(ctor_exit_3, "ctor-exit-3", STAGE_LIBRARY, 1, "ended the process with status 3",         \
+          "exit(3) in a constructor")                                                              \
+    WRONG(ctor_hang, "ctor-hang", STAGE_LIBRARY, 1, "did not answer within",                       \
+          "never leaves its constructor")                                                          \
     WRONG(entry_sigsegv, "entry-sigsegv", STAGE_HANDSHAKE, 1, "SIGSEGV", "SIGSEGV in the entry")   \
-    WRONG(entry_exit_0, "entry-exit-0", STAGE_HANDSHAKE, 1, "ended the process with status 0", "exit(0) in the entry")        \
-    WRONG(entry_hang, "entry-hang", STAGE_HANDSHAKE, 1, "did not answer within", "never leaves the entry")        \
+    WRONG(entry_exit_0, "entry-exit-0", STAGE_HANDSHAKE, 1, "ended the process with status 0",     \
+          "exit(0) in the entry")                                                                  \
+    WRONG(entry_hang, "entry-hang", STAGE_HANDSHAKE, 1, "did not answer within",                   \
+          "never leaves the entry")                                                                \
     WRONG(open_sigsegv, "open-sigsegv", STAGE_OPEN, 1, "SIGSEGV", "SIGSEGV in open")               \
-    WRONG(open_slow, "open-slow", STAGE_OPEN, 1, "did not answer within", "sleeps 30 s in open")                  \
+    WRONG(open_slow, "open-slow", STAGE_OPEN, 1, "did not answer within", "sleeps 30 s in open")   \
     WRONG(op_sigsegv, "op-sigsegv", STAGE_GOLDEN, 1, "SIGSEGV", "SIGSEGV in MATMUL")               \
     WRONG(op_abort, "op-abort", STAGE_GOLDEN, 1, "SIGABRT", "abort() in MATMUL")                   \
-    WRONG(op_hang, "op-hang", STAGE_GOLDEN, 1, "did not answer within", "never leaves MATMUL")                    \
+    WRONG(op_hang, "op-hang", STAGE_GOLDEN, 1, "did not answer within", "never leaves MATMUL")     \
     WRONG(close_sigsegv, "close-sigsegv", STAGE_GOLDEN, 1, "SIGSEGV", "SIGSEGV in close")          \
     /* files that the loader refuses */                                                            \
     WRONG(missing_library, "missing-library", STAGE_LIBRARY, 0, "libwrong-gone.so.7",              \
@@ -43,10 +48,11 @@ enum wrong_stage {      /* the first that must catch it */
     WRONG(fault_undefined, "fault-undefined", STAGE_LIBRARY, 0, "handshake_undefined",             \
           "calls a function that nobody defines")                                                  \
     /* what the file claims */                                                                     \
-    WRONG(next_major, "next-major", STAGE_NOTE, 0, "built for ABI 2.0",                         \
+    WRONG(next_major, "next-major", STAGE_NOTE, 0, "built for ABI 2.0",                            \
           "note and entry are of major 2")                                                         \
     WRONG(note_name, "note-name", STAGE_NOTE, 0, "another", "its note says another name")          \
-    WRONG(note_cpu, "note-cpu", STAGE_NOTE, 0, "x86-64-v9", "its note asks for a CPU of the future") \
+    WRONG(note_cpu, "note-cpu", STAGE_NOTE, 0, "x86-64-v9",                                        \
+          "its note asks for a CPU of the future")                                                 \
     WRONG(note_class, "note-class", STAGE_OPEN, 0, "class",                                        \
           "its note says Reference, its device Approx")                                            \
     WRONG(fault_no_entry, "fault-no-entry", STAGE_HANDSHAKE, 0, "no symbol fak_backend_entry_v1",  \
@@ -64,21 +70,24 @@ enum wrong_stage {      /* the first that must catch it */
     WRONG(tls_destructor, "tls-destructor", STAGE_OPCHECK, 0, "",                                  \
           "a destructor of its own runs at the exit of each thread that called it")                \
     WRONG(at_exit, "at-exit", STAGE_OPCHECK, 0, "", "registers an exit handler in open")           \
-    WRONG(stdout_ctor, "stdout-ctor", STAGE_OPCHECK, 1, "", "prints to stdout in a constructor")   \
-    WRONG(stdout_open, "stdout-open", STAGE_OPCHECK, 1, "", "prints to stdout in open")            \
-    WRONG(stdout_op, "stdout-op", STAGE_OPCHECK, 1, "", "prints to stdout in MATMUL")              \
+    WRONG(stdout_ctor, "stdout-ctor", STAGE_LIBRARY, 1, "prints to standard output",               \
+          "prints to stdout in a constructor")                                                     \
+    WRONG(stdout_open, "stdout-open", STAGE_OPEN, 1, "prints to standard output",                  \
+          "prints to stdout in open")                                                              \
+    WRONG(stdout_op, "stdout-op", STAGE_GOLDEN, 1, "prints to standard output",                    \
+          "prints to stdout in MATMUL")                                                            \
     WRONG(ftz_ctor, "ftz-ctor", STAGE_LIBRARY, 1, "float", "flush-to-zero in a constructor")       \
     WRONG(ftz_open, "ftz-open", STAGE_OPEN, 1, "float", "flush-to-zero in open")                   \
     WRONG(ftz_op, "ftz-op", STAGE_GOLDEN, 1, "float", "flush-to-zero in MATMUL")                   \
     /* claims */                                                                                   \
-    WRONG(class_liar, "class-liar", STAGE_GOLDEN, 0, "claims class reference, but op",                                       \
+    WRONG(class_liar, "class-liar", STAGE_GOLDEN, 0, "claims class reference, but op",             \
           "says Reference, and its GLU is the C library's, in another order")                      \
-    WRONG(wrong_bit, "wrong-bit", STAGE_GOLDEN, 0, "claims class reference, but op",                                         \
+    WRONG(wrong_bit, "wrong-bit", STAGE_GOLDEN, 0, "claims class reference, but op",               \
           "the last bit of one element of op ID is wrong; option op=ID (3, MATMUL)")               \
     WRONG(nan_writer, "nan-writer", STAGE_GOLDEN, 0, "NaN",                                        \
           "one element of op ID is a NaN; option op=ID (3, MATMUL)")                               \
     WRONG(ffn_silent, "ffn-silent", STAGE_OPEN, 0, "FusedFFN", "offers FFN without the cap")       \
-    WRONG(memory_silent, "memory-silent", STAGE_FINE, 0, "",                           \
+    WRONG(memory_silent, "memory-silent", STAGE_FINE, 0, "",                                       \
           "neither a host view nor the cap DeviceMemory")                                          \
     WRONG(capacity_liar, "capacity-liar", STAGE_RUN, 0, "CapacityProbe",                           \
           "the cap CapacityProbe, and a dry run that is not EXACT")                                \
@@ -144,7 +153,8 @@ enum wrong_stage {      /* the first that must catch it */
     WRONG(fault_device_stride, "fault-device-stride", STAGE_OPEN, 0, "op table", "small stride")   \
     WRONG(fault_bounds, "fault-bounds", STAGE_OPEN, 0, "bounds", "NULL bounds")                    \
     WRONG(fault_unlisted_op, "fault-unlisted-op", STAGE_OPEN, 0, "does not list", "unlisted op")   \
-    WRONG(fault_later_revision, "fault-later-revision", STAGE_OPEN, 0, "does not list", "revision") \
+    WRONG(fault_later_revision, "fault-later-revision", STAGE_OPEN, 0, "does not list",            \
+          "revision")                                                                              \
     WRONG(fault_null_call, "fault-null-call", STAGE_OPEN, 0, "no function", "an op without call")  \
     WRONG(fault_caps_attn, "fault-caps-attn", STAGE_OPEN, 0, "FusedAttn", "cap without ATTENTION") \
     WRONG(fault_attn_silent, "fault-attn-silent", STAGE_OPEN, 0, "FusedAttn", "no cap")            \
