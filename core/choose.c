@@ -169,7 +169,7 @@ static int32_t pick(choice *c, const choose_options *o, const environment *env, 
 
 int32_t choose_open(choice *c, const choose_options *o, const environment *env, fak_error *e)
 {
-    plugin_host host = {.self = (void *)(uintptr_t)o, .log = log_line};
+    plugin_host host = {.self = (void *)(uintptr_t)o, .cache = env->cache, .log = log_line};
     plugin_search where = {o->backend_path, env->plugin_path, o->trusted};
     const char *by_environment = env->backend && *env->backend ? env->backend : NULL;
     const char *spec = o->backend ? o->backend : by_environment;

@@ -25,6 +25,11 @@ static json_t *natural(uint64_t n)
     return n >> 63 ? json_string(text) : json_integer((json_int_t)n);
 }
 
+static json_t *string(gguf_string s)
+{
+    return json_out_text(s.data, (size_t)s.bytes);
+}
+
 static json_t *scalar(const gguf_value *v, uint32_t type, uint64_t i)
 {
     switch (type) {
@@ -44,16 +49,11 @@ static json_t *scalar(const gguf_value *v, uint32_t type, uint64_t i)
 static json_t *metadata_value(const gguf_value *v)
 {
     const uint8_t *at = v->data;
-    if (v->type == GGUF_STRING) {
-        gguf_string s = gguf_next_string(v, &at);
-        return json_out_text(s.data, s.bytes);
-    }
+    if (v->type == GGUF_STRING) return string(gguf_next_string(v, &at));
     if (v->type != GGUF_ARRAY) return scalar(v, v->type, 0);
     json_t *first = json_array();
     for (uint64_t i = 0; i < v->count && i < SHOWN; i++) {
-        gguf_string s = {0};
-        if (v->element == GGUF_STRING) s = gguf_next_string(v, &at);
-        json_array_append_new(first, v->element == GGUF_STRING ? json_out_text(s.data, s.bytes)
+        json_array_append_new(first, v->element == GGUF_STRING ? string(gguf_next_string(v, &at))
                                                                : scalar(v, v->element, i));
     }
     return json_pack("{s:s, s:I, s:o}", "array_of", gguf_type_name(v->element), "count",
@@ -65,8 +65,7 @@ static json_t *metadata(const gguf *g)
     json_t *out = json_array();
     for (uint32_t i = 0; i < gguf_value_count(g); i++) {
         const gguf_value *v = gguf_value_at(g, i);
-        json_array_append_new(out, json_pack("{s:o, s:s, s:o}", "key",
-                                             json_out_text(v->key.data, v->key.bytes), "type",
+        json_array_append_new(out, json_pack("{s:o, s:s, s:o}", "key", string(v->key), "type",
                                              gguf_type_name(v->type), "value", metadata_value(v)));
     }
     return out;
@@ -80,10 +79,9 @@ static json_t *tensors(const gguf *g)
         json_t *shape = json_array();
         for (uint32_t d = 0; d < t->dims; d++)
             json_array_append_new(shape, json_integer((json_int_t)t->dim[d]));
-        json_array_append_new(out, json_pack("{s:o, s:s, s:o, s:I}", "name",
-                                             json_out_text(t->name.data, t->name.bytes), "type",
-                                             gguf_ggml_type_name(t->ggml_type), "shape", shape,
-                                             "bytes", (json_int_t)t->bytes));
+        json_array_append_new(out, json_pack("{s:o, s:s, s:o, s:I}", "name", string(t->name),
+                                             "type", gguf_ggml_type_name(t->ggml_type), "shape",
+                                             shape, "bytes", (json_int_t)t->bytes));
     }
     return out;
 }

@@ -2,6 +2,7 @@
 #include "exec.h"
 
 #include "float_mode.h"
+#include "port.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -54,7 +55,7 @@ int32_t exec_open(exec *x, program *p, fak_error *e)
     x->call = calloc(p->ops, sizeof *x->call);
     x->fresh = calloc(p->values, 1);
     x->readers = calloc(p->values, 1);
-    x->bounce = malloc(widest * rows * 4);
+    x->bounce = port_alloc(widest * rows * 4);
     if (!x->call || !x->fresh || !x->readers || !x->bounce)
         return status_memory(e, "what crosses between devices", widest * rows * 4);
     find_readers(x);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "gguf_file.h"
+#include "port.h"
 
 struct gguf {
     gguf_file *part; /* [parts]; the first has the keys */
@@ -177,8 +178,8 @@ static int32_t join_tensors(gguf *g, fak_error *e)
         return gguf_file_fault(&g->part[0], e, "key", (gguf_string){"split.tensors.count", 19},
                                "is %" PRIu32 ", but the %" PRIu32 " parts have %" PRIu64, claimed,
                                g->parts, n);
-    g->tensor = malloc((n + 1) * sizeof *g->tensor);
-    g->name_order = malloc((n + 1) * sizeof *g->name_order);
+    g->tensor = port_alloc((n + 1) * sizeof *g->tensor);
+    g->name_order = port_alloc((n + 1) * sizeof *g->name_order);
     if (!g->tensor || !g->name_order)
         return status_memory(e, "the tensor list", n * 2 * sizeof *g->tensor);
     for (uint32_t i = 0; i < g->parts; i++)

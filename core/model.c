@@ -1,6 +1,7 @@
 /* model - see model.h. */
 #include "model.h"
 
+#include "port.h"
 #include "rope.h"
 
 #include <inttypes.h>
@@ -188,7 +189,7 @@ static int32_t add_tensor(model *m, const gguf *g, const char *name, uint32_t ro
 static int32_t add_rope(model *m, fak_error *e)
 {
     uint64_t bytes = (uint64_t)m->context * m->rot_dim * 4;
-    float *table = malloc(bytes);
+    float *table = port_alloc(bytes);
     if (!table) return status_memory(e, "the rope table", bytes);
     rope_table(m->context, m->rot_dim, m->rope_theta, table);
     m->index[MODEL_ROPE] = m->weights.count;

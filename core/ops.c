@@ -94,7 +94,7 @@ static uint32_t operand(const fak_op *fused, uint8_t code, const uint32_t *writt
 uint32_t ops_expand(const fak_op *fused, const uint32_t temp[OP_PARTS], fak_op out[OP_PARTS])
 {
     const op_info *info = ops_find(fused->id);
-    uint32_t n = 0, written[OP_PARTS];
+    uint32_t n = 0, written[OP_PARTS] = {0};
     for (uint32_t k = 0; info && k < info->parts; k++) {
         const op_part *part = &info->part[k];
         const op_info *core = ops_find(part->id);

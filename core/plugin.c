@@ -1,6 +1,7 @@
 /* plugin - see plugin.h. */
 #include "plugin.h"
 
+#include "artefact.h"
 #include "cpu.h"
 #include "float_mode.h"
 #include "port.h"
@@ -14,32 +15,36 @@
 
 /* ---- host services ---- */
 
-static void no_log(void *self, uint32_t level, const char *sentence)
+struct plugin_services {
+    plugin_host given;
+}; /* what fak_host.self points to */
+
+static void host_log(void *self, uint32_t level, const char *sentence)
 {
-    (void)self, (void)level, (void)sentence;
+    const plugin_host *given = self;
+    if (given->log) given->log(given->self, level, sentence);
 }
 
-static int32_t no_progress(void *self, const char *what, uint64_t done, uint64_t of)
+static int32_t host_progress(void *self, const char *what, uint64_t done, uint64_t of)
 {
-    (void)self, (void)what, (void)done, (void)of;
-    return FAK_OK;
+    const plugin_host *given = self;
+    return given->progress ? given->progress(given->self, what, done, of) : FAK_OK;
 }
 
-static uint64_t no_cache_get(void *self, const char *key, void *dst, uint64_t dst_bytes)
+static uint64_t host_cache_get(void *self, const char *key, void *dst, uint64_t dst_bytes)
 {
-    (void)self, (void)key, (void)dst, (void)dst_bytes;
-    return 0;
+    return artefact_get(((const plugin_host *)self)->cache, key, dst, dst_bytes);
 }
 
-static void no_cache_put(void *self, const char *key, const void *src, uint64_t bytes)
+static void host_cache_put(void *self, const char *key, const void *src, uint64_t bytes)
 {
-    (void)self, (void)key, (void)src, (void)bytes;
+    artefact_put(((const plugin_host *)self)->cache, key, src, bytes);
 }
 
-static const void *no_ext(void *self, const char *name)
+static const void *host_ext(void *self, const char *name)
 {
     (void)self, (void)name;
-    return NULL;
+    return NULL; /* the host has no extensions in 1.0 */
 }
 
 /* ---- the list ---- */
@@ -85,7 +90,7 @@ static int32_t append_file(plugins *all, const char *path, const char *name, con
 
 static int32_t append_only(plugins *all, const char *file, int trusted, fak_error *e)
 {
-    char name[SEARCH_NAME_MAX + 1], why[128] = "", *real = realpath(file, NULL);
+    char name[SEARCH_NAME_MAX + 1], why[128] = "", *real = port_real_path(file);
     if (real && !trusted) search_distrust(real, why);
     if (!real) return status_set(e, STATUS_REFUSED, "backend %s: %s", file, strerror(errno));
     int32_t s = search_name_of(file, name)
@@ -99,15 +104,18 @@ static int32_t append_only(plugins *all, const char *file, int trusted, fak_erro
 int32_t plugins_open(plugins *all, const plugin_search *where, const plugin_host *host,
                      fak_error *e)
 {
-    *all = (plugins){.host = {.struct_size = sizeof(fak_host),
-                              .abi_minor = FAK_ABI_MINOR,
-                              .backend_minor_min = PLUGIN_BACKEND_MINOR_MIN,
-                              .self = host->self,
-                              .log = host->log ? host->log : no_log,
-                              .progress = host->progress ? host->progress : no_progress,
-                              .cache_get = no_cache_get,
-                              .cache_put = no_cache_put,
-                              .get_ext = no_ext}};
+    *all = (plugins){.given = malloc(sizeof *all->given)};
+    if (!all->given) return status_memory(e, "the host's services", sizeof *all->given);
+    *all->given = *host;
+    all->host = (fak_host){.struct_size = sizeof(fak_host),
+                           .abi_minor = FAK_ABI_MINOR,
+                           .backend_minor_min = PLUGIN_BACKEND_MINOR_MIN,
+                           .self = all->given,
+                           .log = host_log,
+                           .progress = host_progress,
+                           .cache_get = host_cache_get,
+                           .cache_put = host_cache_put,
+                           .get_ext = host_ext};
     int32_t s = where->only_file ? append_only(all, where->only_file, where->trusted, e)
                                  : search_run(&all->found, where->path, where->trusted, e);
     for (const plugin_static *p = plugin_statics; !s && p->name; p++) s = append_linked(all, p, e);
@@ -126,6 +134,7 @@ void plugins_close(plugins *all)
         free(p->path);
     }
     free(all->at);
+    free(all->given);
     search_free(&all->found);
     *all = (plugins){0};
 }

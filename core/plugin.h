@@ -28,10 +28,12 @@ typedef struct plugins {     /* zero-initialise */
     plugin *at;              /* the one file that was asked for; linked-in ones; found files */
     uint32_t count;
     fak_host host;           /* what backends get; lives as long as they do */
+    struct plugin_host *given; /* a copy: host.self */
 } plugins;
 
 typedef struct plugin_host { /* the services that the embedder gives; any may be NULL */
     void *self;
+    const char *cache;       /* the user's cache folder, for compiled artefacts (artefact.h) */
     void (*log)(void *self, uint32_t level, const char *sentence);
     int32_t (*progress)(void *self, const char *what, uint64_t done, uint64_t of);
 } plugin_host;

@@ -208,6 +208,11 @@ int port_replace_file(const char *path, const char *text, size_t bytes)
     return rc;
 }
 
+char *port_real_path(const char *path)
+{
+    return realpath(path, NULL);
+}
+
 double port_seconds(void)
 {
     struct timespec t;

@@ -1,11 +1,13 @@
 /* port - what a target may lack: mapped files, shared libraries, the executable's path, a clock.
+ * port.c is for POSIX, port_wasi.c for WebAssembly; the build takes one.
  * Lowest room: includes nothing of ours but the ABI's types. */
 #ifndef PORT_H
 #define PORT_H
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
-typedef struct port_map { /* a whole file, read-only; zero-initialise */
+typedef struct port_map { /* a whole file, read-only, mapped or read; zero-initialise */
     const uint8_t *data;  /* NULL for an empty file */
     uint64_t bytes;
 } port_map;
@@ -21,6 +23,8 @@ void port_library_close(void *library);                     /* NULL is fine; cod
 
 /* The real path of the running executable into dst; 0, or -1 where the target cannot tell. */
 int port_executable(char *dst, size_t dst_bytes);
+/* The absolute path of a file, links followed; the caller frees.  NULL with errno. */
+char *port_real_path(const char *path);
 
 /* How a program ended. */
 enum port_end { PORT_EXIT, PORT_SIGNAL, PORT_TIMEOUT, PORT_NOT_STARTED };
@@ -49,6 +53,12 @@ int port_stat(const char *path, port_status *out);
 int port_replace_file(const char *path, const char *text, size_t bytes);
 
 double port_seconds(void); /* monotonic */
+
+/* malloc for sizes that may be more than a size_t can say: then NULL. */
+static inline void *port_alloc(uint64_t bytes)
+{
+    return (size_t)bytes == bytes ? malloc((size_t)bytes) : NULL;
+}
 
 uint64_t port_address_limit(void); /* bytes of address space that the process may have, 0 = any */
 uint64_t port_page_bytes(void);

@@ -230,7 +230,7 @@ void ref_kv_write(const ref_kv *kv, uint32_t layer, uint32_t slot, uint32_t pos,
 void ref_kv_clone(const ref_kv *kv, uint32_t layer, uint32_t to, uint32_t from, uint32_t len)
 {
     size_t a = kv_index(kv, layer, to, 0), b = kv_index(kv, layer, from, 0);
-    size_t bytes = (size_t)len * dtype_row_bytes(kv->dtype, kv->width);
+    size_t bytes = (size_t)(len * dtype_row_bytes(kv->dtype, kv->width));
     memcpy(kv_row(kv, kv->k, a), kv_row(kv, kv->k, b), bytes);
     memcpy(kv_row(kv, kv->v, a), kv_row(kv, kv->v, b), bytes);
     if (kv->raw) memcpy(kv->raw + a, kv->raw + b, (size_t)len * kv->width * 4);
@@ -258,7 +258,7 @@ void ref_kv_evict(const ref_kv *kv, const fak_op *o, uint32_t slot, uint32_t fir
     for (uint32_t pos = first; count && pos + count < len; pos++) {
         size_t to = kv_index(kv, o->layer, slot, pos), from = to + (size_t)count * kv->width;
         memcpy(kv_row(kv, kv->v, to), kv_row(kv, kv->v, from),
-               dtype_row_bytes(kv->dtype, kv->width));
+               (size_t)dtype_row_bytes(kv->dtype, kv->width));
         append(kv, o, to, kv->raw + from, NULL, tab + (size_t)pos * o->rot_dim);
     }
 }

@@ -1,6 +1,8 @@
 /* trace - see trace.h. */
 #include "trace.h"
 
+#include "port.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +72,7 @@ int32_t trace_nan(const session *s, device *host, const generation *g, fak_error
     for (uint32_t i = 0; i < s->program.values; i++)
         if (s->program.value[i].kind >= FAK_ACT && s->program.value[i].cols > widest)
             widest = s->program.value[i].cols;
-    float *rows = malloc((size_t)widest * o.rows * sizeof *rows);
+    float *rows = port_alloc((uint64_t)widest * o.rows * sizeof *rows);
     int32_t rc = session_open(&t, s->m, host, host, &o, NULL, NULL, e);
     if (!rows) rc = status_memory(e, "the trace of a NaN", (uint64_t)widest * o.rows * 4);
     if (!rc) {

@@ -1,6 +1,8 @@
 /* weights - see weights.h. */
 #include "weights.h"
 
+#include "port.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,8 +148,8 @@ int32_t weights_source_open(weights_source *s, fak_source *api, fak_error *e)
     uint32_t widest = 1;
     for (uint32_t i = 0; i < s->table->count; i++)
         if (s->table->at[i].cols > widest) widest = s->table->at[i].cols;
-    s->row = malloc((size_t)widest * 4);
-    s->f32 = malloc((size_t)widest * 4);
+    s->row = port_alloc((uint64_t)widest * 4);
+    s->f32 = port_alloc((uint64_t)widest * 4);
     if (!s->row || !s->f32) {
         weights_source_close(s);
         return status_memory(e, "a row of weights", (uint64_t)widest * 8);

@@ -9,13 +9,14 @@ shift
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# "function: instruction" of every fused multiply-add: x86 and, by their own names, arm64
+# "function: instruction" of every fused multiply-add: of x86; of arm64; of s390x; of riscv64
 fused() {
     "$objdump" -d --no-show-raw-insn "$1" > "$work/code"
     awk '/^[0-9a-f]+ <.*>:$/ { function_name = $2 }
          /^ *[0-9a-f]+:/ {
              for (i = 2; i <= 3 && i <= NF; i++)
-                 if ($i ~ /^vf(m|nm|cm)(add|sub|ul)/ || $i ~ /^(fn?madd|fn?msub|v?fml[as]l?2?)$/)
+                 if ($i ~ /^vf(m|nm|cm)(add|sub|ul)/ || $i ~ /^(fn?madd|fn?msub|v?fml[as]l?2?)$/ ||
+                     $i ~ /^(m[as][ed]br?|[wv]fn?m[as]([sdx]b)?)$/ || $i ~ /^fn?m(add|sub)\.[sd]$/)
                      { print function_name " " $i; break }
          }' "$work/code"
 }
@@ -23,8 +24,8 @@ fused() {
 echo 'float snippet(float a, float b, float c) { return a * b + c; }' > "$work/snippet.c"
 read -r -a cc <<< "${CC:-cc}"
 machine=()
-case "$(uname -m)" in
-x86_64 | i?86) machine=(-march=haswell) ;;
+case "$("${cc[@]}" -dumpmachine)" in
+x86_64-* | i?86-*) machine=(-march=haswell) ;;
 esac
 "${cc[@]}" -O2 -ffp-contract=fast "${machine[@]}" -c "$work/snippet.c" -o "$work/snippet.o"
 if [ -z "$(fused "$work/snippet.o")" ]; then

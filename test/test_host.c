@@ -44,7 +44,7 @@ static void open_honest(opened *o)
     fak_error e = {0};
     backend_pair *b = &o->g.backend;
     *o = (opened){0};
-    plugin_host host = {&o->heard, on_log, on_progress};
+    plugin_host host = {&o->heard, NULL, on_log, on_progress};
     tiny_open(&o->g.tiny, "tiny-q4_0.gguf");
     o->g.V = o->g.tiny.model.vocab;
     o->g.block = malloc(step_bytes(ENGINE_ROWS, ENGINE_ROWS, ENGINE_SLOTS));

@@ -42,8 +42,8 @@ static void write_file(const char *rest, const void *data, size_t bytes)
     assert_int_equal(fclose(f), 0);
 }
 
-/* A copy of the honest mock under another name, with a byte changed (at < 0: none). */
-static void copy_good(const char *rest, long at, unsigned char byte)
+/* A copy of the honest mock under another name, with bits of a byte flipped (at < 0: none). */
+static void copy_good(const char *rest, long at, unsigned char flip)
 {
     FILE *f = fopen(built("fault-good"), "rb");
     assert_non_null(f);
@@ -54,7 +54,7 @@ static void copy_good(const char *rest, long at, unsigned char byte)
     rewind(f);
     assert_int_equal(fread(data, 1, bytes, f), bytes);
     fclose(f);
-    if (at >= 0) data[at] = byte;
+    if (at >= 0) data[at] ^= flip;
     write_file(rest, data, bytes);
     free(data);
 }
@@ -261,16 +261,16 @@ static void files_that_are_no_library(void **state)
                "ELF",
                4);
     assert_int_equal(mkdir(in_room("fak-backend-folder.so"), 0755), 0);
-    copy_good("fak-backend-class.so", 4, 1);       /* 32-bit */
-    copy_good("fak-backend-order.so", 5, 2);       /* the other byte order */
-    copy_good("fak-backend-machine.so", 18, 0xf3); /* another processor */
+    copy_good("fak-backend-class.so", 4, 3);       /* 32-bit */
+    copy_good("fak-backend-order.so", 5, 3);       /* the other byte order */
+    copy_good("fak-backend-machine.so", 18, 0xcd); /* another processor */
     assert_not_loaded("fak-backend-empty.so", "it is empty");
     assert_not_loaded("fak-backend-text.so", "it is not an ELF file");
     assert_not_loaded("fak-backend-short.so", "it is not an ELF file");
     assert_not_loaded("fak-backend-folder.so", "Is a directory");
     assert_not_loaded("fak-backend-class.so", "it is an ELF file of ");
     assert_not_loaded("fak-backend-order.so", "it is an ELF file of the other byte order");
-    assert_not_loaded("fak-backend-machine.so", "it is for riscv (ELF machine 243); this is ");
+    assert_not_loaded("fak-backend-machine.so", "it is for ");
 }
 
 /* ---- the handshake ---- */

@@ -4,7 +4,6 @@
 #include "../core/session.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <unistd.h>
 
 enum { CONTEXT = 40, PROMPT = 11, NEW = 12 };
@@ -429,6 +428,11 @@ static uint8_t *patch_find(patched *p, const void *what, size_t bytes)
     return at;
 }
 
+static void patch_u32(uint8_t *at, uint32_t value) /* as files have it */
+{
+    for (int i = 0; i < 4; i++) at[i] = (uint8_t)(value >> 8 * i);
+}
+
 /* Generates until the id that the file says ends a text. */
 static void test_finish_eos(void **state)
 {
@@ -449,7 +453,7 @@ static void test_finish_eos(void **state)
     uint32_t eos = free_run.ids.id[end];
 
     patch_begin(&p, "tiny-f32.gguf");
-    memcpy(patch_find(&p, key, sizeof key - 1) + sizeof key - 1 + 4, &eos, 4);
+    patch_u32(patch_find(&p, key, sizeof key - 1) + sizeof key - 1 + 4, eos);
     patch_write(&p);
     open_path(&o, p.path, "cpu-ref", NULL);
     unlink(p.path);
@@ -475,7 +479,6 @@ static void test_finish_eos(void **state)
 static void poison(patched *p, const char *name, const char *tensor)
 {
     static const char key[] = "general.architecture";
-    const float nan_value = NAN;
     opened o;
     patch_begin(p, name);
     open_tiny(&o, name, "cpu-ref", NULL);
@@ -484,7 +487,7 @@ static void poison(patched *p, const char *name, const char *tensor)
     assert_true(v && t && t->dtype == FAK_F32);
     uint8_t *at = patch_find(p, key, sizeof key - 1) + (t->data - (const uint8_t *)v->key.data);
     assert_memory_equal(at, t->data, t->bytes);
-    memcpy(at + 4 * 5, &nan_value, 4);
+    patch_u32(at + 4 * 5, 0x7fc00000);
     close_all(&o);
     patch_write(p);
 }

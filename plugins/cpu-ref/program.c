@@ -227,14 +227,25 @@ static fak_report report_of(const fak_program *p, const layout *l, uint64_t aren
     return r;
 }
 
+/* Sizes may be more than a size_t can say: then there is no such memory. */
+static void *take(uint64_t bytes)
+{
+    return (size_t)bytes == bytes ? malloc((size_t)bytes) : NULL;
+}
+
+static void *take_zeros(uint64_t count, size_t each)
+{
+    return (size_t)count == count ? calloc((size_t)count, each) : NULL;
+}
+
 static int32_t allocate(fak_program *p, const layout *l, uint64_t arena, uint64_t scratch,
                         const uint64_t temp_bytes[OP_PARTS])
 {
     ref_memory *m = &p->memory;
     uint64_t kv = ref_kv_bytes(&m->kv, p->kv_layers), at = 0;
-    p->arena = malloc(arena + 1);
+    p->arena = take(arena + 1);
     p->step = malloc(p->limits.step_bytes + p->limits.rows * 4ul);
-    m->scratch = malloc(scratch + 1);
+    m->scratch = take(scratch + 1);
     if (!p->arena || !p->step || !m->scratch) return FAK_E_MEMORY;
     for (uint32_t i = 0; i < l->pieces; i++) { /* bytes becomes where the piece begins */
         uint64_t bytes = l->piece[i].bytes;
@@ -244,15 +255,15 @@ static int32_t allocate(fak_program *p, const layout *l, uint64_t arena, uint64_
     for (uint32_t i = 0; i < p->values; i++)
         if (p->slot_of[i]) m->at[i] = p->arena + l->piece[p->slot_of[i] - 1].bytes;
     for (uint32_t k = 0; k < OP_PARTS; k++)
-        if (temp_bytes[k] && !(m->at[p->values + k] = malloc(temp_bytes[k]))) return FAK_E_MEMORY;
+        if (temp_bytes[k] && !(m->at[p->values + k] = take(temp_bytes[k]))) return FAK_E_MEMORY;
     if (kv) { /* zero pages until they are written */
-        m->kv.k = calloc(kv, 1);
-        m->kv.v = calloc(kv, 1);
+        m->kv.k = take_zeros(kv, 1);
+        m->kv.v = take_zeros(kv, 1);
         p->length = calloc(p->limits.slots, sizeof *p->length);
         if (!m->kv.k || !m->kv.v || !p->length) return FAK_E_MEMORY;
     }
     if (kv && p->flags & FAK_EVICTABLE) {
-        m->kv.raw = calloc(kv / dtype_row_bytes(m->kv.dtype, 1), 4);
+        m->kv.raw = take_zeros(kv / dtype_row_bytes(m->kv.dtype, 1), 4);
         if (!m->kv.raw) return FAK_E_MEMORY;
     }
     return FAK_OK;
@@ -355,7 +366,7 @@ static int32_t load_one(fak_program *p, uint32_t id, const fak_source *src, fak_
     cpu_ref_weights *w = p->weights;
     uint64_t bytes = value_bytes(p, id);
     const void *lent = src->flags & FAK_STABLE && src->borrow ? src->borrow(src->self, id) : NULL;
-    void *own = lent ? NULL : malloc(bytes);
+    void *own = lent ? NULL : take(bytes);
     if (!lent && !own)
         return cpu_ref_fail(e, FAK_E_MEMORY, id, "not enough host memory for a weight");
     int32_t s =

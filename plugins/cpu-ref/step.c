@@ -88,7 +88,7 @@ int32_t cpu_ref_read(fak_program *p, uint32_t value, uint32_t first, uint32_t ro
     int32_t s = not_here(p, value, e);
     if (s) return s;
     const char *src = rows_at(p, value, first, &row_bytes);
-    memcpy(dst, src, rows * row_bytes);
+    memcpy(dst, src, (size_t)(rows * row_bytes));
     *ticket = 0;
     return FAK_OK;
 }
@@ -100,7 +100,7 @@ int32_t cpu_ref_write(fak_program *p, uint32_t value, uint32_t first, uint32_t r
     int32_t s = not_here(p, value, e);
     if (s) return s;
     char *dst = rows_at(p, value, first, &row_bytes);
-    memcpy(dst, src, rows * row_bytes);
+    memcpy(dst, src, (size_t)(rows * row_bytes));
     return FAK_OK;
 }
 

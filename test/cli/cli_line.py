@@ -19,7 +19,7 @@ class CommandLine(Case):
         self.assertIn("usage: fakrun", result.err)
 
     def run_it_raw(self, *args):
-        done = subprocess.run([FAKRUN, *args], env=environment(), stdin=subprocess.DEVNULL,
+        done = subprocess.run([*FAKRUN, *args], env=environment(), stdin=subprocess.DEVNULL,
                               capture_output=True, timeout=TIMEOUT, check=False)
         return Result(done.returncode, done.stdout, done.stderr)
 

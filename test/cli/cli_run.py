@@ -53,7 +53,7 @@ class Models(Case):
     def test_long_names_stay_utf8_in_sentences(self):
         for pad in range(4):
             path = "/" + "a" * pad + "\u65e5" * 300
-            done = subprocess.run([FAKRUN, "-m", path, "-p", "x"], env=environment(),
+            done = subprocess.run([*FAKRUN, "-m", path, "-p", "x"], env=environment(),
                                   capture_output=True, timeout=TIMEOUT, check=False)
             self.assertEqual(done.returncode, 1)
             done.stderr.decode("utf-8")

@@ -9,6 +9,7 @@ import atexit
 import json
 import os
 import re
+import shlex
 import shutil
 import struct
 import subprocess
@@ -24,7 +25,9 @@ TIMEOUT = 120  # seconds, of a run that should take milliseconds; sanitizers are
 
 if len(sys.argv) < 4:
     sys.exit(__doc__)
-FAKRUN, PLUGINS, MODELS = (os.path.abspath(a) for a in sys.argv[1:4])
+PROGRAM, PLUGINS, MODELS = (os.path.abspath(a) for a in sys.argv[1:4])
+EMULATOR = shlex.split(os.environ.get("MESON_EXE_WRAPPER", ""))  # where this machine cannot run it
+FAKRUN = [shutil.which(EMULATOR[0]), *EMULATOR[1:], PROGRAM] if EMULATOR else [PROGRAM]
 SO = os.path.join(PLUGINS, "fak-backend-cpu-ref.so")  # the reference as a file
 ROOM = tempfile.mkdtemp(prefix="fak-test-cli-")  # a folder of our own
 atexit.register(shutil.rmtree, ROOM)
@@ -120,7 +123,7 @@ class Case(unittest.TestCase):
 
     def run_it(self, *args, env=None, stdin=b"", timeout=TIMEOUT, **more):
         more.setdefault("stdout", subprocess.PIPE)
-        done = subprocess.run([FAKRUN, *args], env=env or environment(), input=stdin,
+        done = subprocess.run([*FAKRUN, *args], env=env or environment(), input=stdin,
                               stderr=subprocess.PIPE, timeout=timeout, check=False, **more)
         return self.check(Result(done.returncode, done.stdout or b"", done.stderr), args)
 
@@ -146,7 +149,7 @@ class Case(unittest.TestCase):
 
 
 def main():
-    for path in [FAKRUN, SO, model("tiny-untied")] + [model("tiny-" + d) for d in DTYPES]:
+    for path in [PROGRAM, SO, model("tiny-untied")] + [model("tiny-" + d) for d in DTYPES]:
         if not os.path.exists(path):
             sys.exit(f"cli: there is no {path}")
     unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
