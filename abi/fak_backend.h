@@ -305,7 +305,7 @@ enum fak_caps { /* each is proven by what is there; one without the other is ref
     FAK_CAP_FUSED_FFN = 2,      /* the table has FFN */
     FAK_CAP_GRAPH_COMPILE = 4,  /* run */
     FAK_CAP_ASYNC = 8,          /* wait; ops return before they are done */
-    FAK_CAP_DEVICE_MEMORY = 16, /* no host view */
+    FAK_CAP_DEVICE_MEMORY = 16, /* its own memory: no host view */
     FAK_CAP_CAPACITY_PROBE = 32, /* FAK_EXACT in the report of a dry run */
     FAK_CAP_COLLECTIVE = 64      /* 0 in 1.0 */
 };

@@ -111,8 +111,10 @@ static int may_be_asked(choice *c, plugin *p, const choose_options *o, const env
         snprintf(why, 128, "class approx, not tried; name it to use it");
     else if (!s && p->path && verdict_is_clean(env->cache, p->path))
         p->probed = 1;
-    else if (!s && p->path && !(s = plugin_probe(p, o->probe_seconds, &e)))
+    else if (!s && p->path && !(s = plugin_probe(p, o->probe_seconds, &e)) && p->probed)
         verdict_keep(env->cache, p->path);
+    if (!s && p->path && !p->probed && !why[0])
+        snprintf(why, 128, "it cannot be tried here; name it to use it");
     if (!s && !why[0]) s = plugin_load(&c->all, p, &e);
     if (s) snprintf(why, 128, "%.127s", p->why);
     return !s && !why[0];

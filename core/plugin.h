@@ -55,7 +55,7 @@ plugin *plugins_linked_in(plugins *all, const char *name);
  * REFUSED with the sentence in p->why and *e when it cannot run here; linked-in ones pass. */
 int32_t plugin_check(plugin *p, fak_error *e);
 /* Checks, then tries a file in a child process (probe.h) for at most so many seconds, 0 =
- * PLUGIN_PROBE_SECONDS; again is free. */
+ * PLUGIN_PROBE_SECONDS; again is free.  FAK_OK and p->probed still 0 where no child can be had. */
 int32_t plugin_probe(plugin *p, uint32_t seconds, fak_error *e);
 enum { PLUGIN_PROBE_SECONDS = 20 };
 /* Checks, opens and shakes hands, in this process: call plugin_probe first.  LOADED, or REFUSED with the sentence in p->why and *e.  Again is fine. */

@@ -80,7 +80,8 @@ int port_executable(char *dst, size_t dst_bytes)
 
 /* ---- programs ---- */
 
-static void become(char *const *argv, int out)
+/* In the child; what execv fails with is written to `failed`. */
+static void become(char *const *argv, int out, int failed)
 {
     int null = open("/dev/null", O_RDWR);
     setpgid(0, 0);
@@ -88,7 +89,8 @@ static void become(char *const *argv, int out)
     dup2(out, STDOUT_FILENO);
     dup2(null, STDERR_FILENO);
     execv(argv[0], argv);
-    _exit(127);
+    int why = errno;
+    _exit(write(failed, &why, sizeof why) == (ssize_t)sizeof why ? 127 : 126);
 }
 
 /* Reads until the other end is closed or the time is over; 0, or -1 for the latter. */
@@ -122,17 +124,26 @@ static int await(pid_t pid, double until, int *status)
 port_result port_run(char *const *argv, double seconds, char *out, size_t out_bytes)
 {
     port_result r = {.end = PORT_NOT_STARTED};
-    int pipes[2], status = 0;
+    int pipes[2], failed[2], status = 0;
     double until = port_seconds() + seconds;
     if (pipe2(pipes, O_CLOEXEC)) {
         r.number = errno;
         return r;
     }
+    if (pipe2(failed, O_CLOEXEC)) {
+        r.number = errno;
+        close(pipes[0]);
+        close(pipes[1]);
+        return r;
+    }
     pid_t pid = fork();
-    if (pid == 0) become(argv, pipes[1]);
+    if (pid == 0) become(argv, pipes[1], failed[1]);
     r.number = errno;
     close(pipes[1]);
-    if (pid > 0) {
+    close(failed[1]);
+    if (pid > 0 && read(failed[0], &r.number, sizeof r.number) == (ssize_t)sizeof r.number) {
+        waitpid(pid, &status, 0);
+    } else if (pid > 0) {
         int late = collect(pipes[0], until, out, out_bytes, &r.bytes) || await(pid, until, &status);
         if (late) {
             kill(-pid, SIGKILL);
@@ -144,6 +155,7 @@ port_result port_run(char *const *argv, double seconds, char *out, size_t out_by
         kill(-pid, SIGKILL); /* what it left running */
     }
     close(pipes[0]);
+    close(failed[0]);
     return r;
 }
 

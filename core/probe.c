@@ -3,6 +3,7 @@
 
 #include "port.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,7 +50,8 @@ int32_t probe_run(const char *program, const char *file, double seconds, fak_err
     int clean = read_answer(text, &stage, &refusal);
     switch (r.end) {
     case PORT_NOT_STARTED:
-        return status_set(e, STATUS_REFUSED, "it could not be tried: %s", strerror(r.number));
+        return status_set(e, r.number == ENOEXEC ? FAK_E_UNSUPPORTED : STATUS_REFUSED,
+                          "it could not be tried: %s", strerror(r.number));
     case PORT_TIMEOUT:
         return status_set(e, STATUS_REFUSED, "it did not answer within %g s while %s", seconds,
                           stage);

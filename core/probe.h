@@ -5,8 +5,8 @@
 #include "status.h"
 
 /* FAK_OK when the child loaded it, opened each of its devices and, for a Reference claim, found golden bits
- * equal.  STATUS_REFUSED with a sentence (no path in it) that says what happened and while doing what.
- * seconds: the time limit.  program: the executable; trusted: passed on. */
+ * equal.  STATUS_REFUSED with a sentence (no path in it) that says what happened and while doing what;
+ * FAK_E_UNSUPPORTED where this very program cannot be started: under an emulator.  seconds: the time limit.  program: the executable; trusted: passed on. */
 int32_t probe_run(const char *program, const char *file, double seconds, fak_error *e);
 
 /* The child's side of the protocol: lines on descriptor `out`. */

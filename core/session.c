@@ -31,6 +31,17 @@ fak_limits session_limits(const model *m, const device *dev, const session_optio
                         .steps = 1};
 }
 
+/* The device gives out kv in pages: room for the context of every slot at once takes whole ones. */
+static uint32_t whole_pages(const program *p)
+{
+    uint32_t page = 1;
+    for (uint32_t side = 0; side < SIDES; side++)
+        if (p->report[side].kv_page > page) page = p->report[side].kv_page;
+    uint64_t slot = ((uint64_t)p->limits.context + page - 1) / page * page;
+    uint64_t all = slot * p->limits.slots;
+    return all > UINT32_MAX ? UINT32_MAX : (uint32_t)all;
+}
+
 int32_t session_open(session *s, const model *m, device *dev, device *host,
                      const session_options *options, weights_progress *progress, void *self,
                      fak_error *e)
@@ -43,6 +54,11 @@ int32_t session_open(session *s, const model *m, device *dev, device *host,
                           limits.context, m->context);
     int32_t rc =
         program_prepare(&s->program, dev, host, m, &limits, options->flags | FAK_DRY_RUN, e);
+    if (!rc && limits.kv_tokens < whole_pages(&s->program)) {
+        limits.kv_tokens = whole_pages(&s->program);
+        program_close(&s->program);
+        rc = program_prepare(&s->program, dev, host, m, &limits, options->flags | FAK_DRY_RUN, e);
+    }
     if (!rc && options->on_capacity) options->on_capacity(self, &s->program);
     if (rc || (rc = capacity_check(&s->program, e)) || (rc = program_commit(&s->program, e)) ||
         (rc = program_load(&s->program, progress, self, e)) ||

@@ -2,6 +2,8 @@
  * of kv by hand, weights that are borrowed. */
 #include "honest_fixture.h"
 
+#include "../core/session.h"
+
 #include <inttypes.h>
 
 enum { N = 9, V_MAX = ENGINE_VOCAB };
@@ -136,6 +138,28 @@ static void test_pages(void **state)
     engine_close(&g);
 }
 
+/* A session has room for the context of every slot at once, whatever the pages are. */
+static void test_session_fills_every_slot(void **state)
+{
+    (void)state;
+    engine g;
+    session s;
+    uint32_t token[40], id, slot;
+    fak_error e = {0};
+    engine_begin(&g, "tiny-f32.gguf", "honest", NULL);
+    engine_tokens(&g, 3, token, 40);
+    session_options options = {.context = 40, .slots = 4, .rows = 16};
+    if (session_open(&s, &g.tiny.model, &g.backend.dev, &g.backend.host, &options, NULL, NULL, &e))
+        fail_msg("%s", e.message);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(kv_take(&s.kv, &slot, &e), FAK_OK);
+        if (session_feed(&s, slot, token, 40, FAK_WANT_ARGMAX, 0, &id, &e))
+            fail_msg("sequence %u: %s", (unsigned)i, e.message);
+    }
+    session_close(&s);
+    engine_close(&g);
+}
+
 /* Rows of kv read, written into another slot, and gone on with. */
 static void test_kv_rows(void **state)
 {
@@ -218,6 +242,7 @@ int main(void)
         cmocka_unit_test(test_capacity_is_exact),
         cmocka_unit_test(test_fit_fits),
         cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_session_fills_every_slot),
         cmocka_unit_test(test_kv_rows),
         cmocka_unit_test(test_borrowed_weights),
     };

@@ -110,7 +110,15 @@ static void test_cannot_start(void **state)
     fak_error e = {0};
     (void)state;
     assert_int_equal(probe_run("/nonexistent/fakrun", "x", 5, &e), STATUS_REFUSED);
-    assert_string_equal(e.message, "it ended the process with status 127 while starting");
+    assert_string_equal(e.message, "it could not be tried: No such file or directory");
+    snprintf(script, sizeof script, "%s/child", folder);
+    FILE *out = fopen(script, "w");
+    assert_non_null(out);
+    fputs("this is no program\n", out);
+    fclose(out);
+    assert_int_equal(chmod(script, 0700), 0);
+    assert_int_equal(probe_run(script, "x", 5, &e), FAK_E_UNSUPPORTED); /* as under an emulator */
+    assert_string_equal(e.message, "it could not be tried: Exec format error");
 }
 
 static void write_file(const char *path, const char *text)
