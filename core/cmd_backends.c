@@ -99,6 +99,26 @@ static json_t *describe_plugin(plugins *all, plugin *p, uint32_t probe_seconds)
     return out;
 }
 
+/* Equal ids are one device, seen through several backends: the later ones say whose it is. */
+static void merge_devices(json_t *backends)
+{
+    json_t *owner = json_object(), *item, *part;
+    size_t i, k;
+    json_array_foreach(backends, i, item)
+    {
+        json_array_foreach(json_object_get(item, "devices"), k, part)
+        {
+            const char *id = json_string_value(json_object_get(part, "id"));
+            const json_t *first = id && *id ? json_object_get(owner, id) : NULL;
+            if (first)
+                json_object_set_new(part, "same_as", json_string(json_string_value(first)));
+            else if (id && *id)
+                json_object_set(owner, id, json_object_get(item, "name"));
+        }
+    }
+    json_decref(owner);
+}
+
 static json_t *describe_all(plugins *all, uint32_t probe_seconds)
 {
     json_t *folders = json_array(), *backends = json_array();
@@ -108,6 +128,7 @@ static json_t *describe_all(plugins *all, uint32_t probe_seconds)
                                         all->found.folder[i].why));
     for (uint32_t i = 0; i < all->count; i++)
         json_array_append_new(backends, describe_plugin(all, &all->at[i], probe_seconds));
+    merge_devices(backends);
     return json_pack("{s:o, s:o, s:o}", "abi", json_pack("[i, i]", FAK_ABI_MAJOR, FAK_ABI_MINOR),
                      "folders", folders, "backends", backends);
 }
@@ -138,6 +159,7 @@ static void print_device(const json_t *d, int verbose)
            (int)json_integer_value(json_object_get(d, "index")), text(d, "kind"), text(d, "name"),
            text(d, "tier")[0] ? ", " : "", text(d, "tier"), text(d, "id"), text(d, "class"),
            text(d, "error"));
+    if (text(d, "same_as")[0]) printf("      the same device as %s's\n", text(d, "same_as"));
     if (total) printf("      memory: %" JSON_INTEGER_FORMAT " MB\n", total / 1000000);
     if (!verbose) return;
     print_list(d, "caps");

@@ -64,6 +64,8 @@ class Wrong(unittest.TestCase):
         said = run("backends", "-v", "--json", "--probe-seconds", str(SECONDS), FAK_PLUGIN_PATH=WRONG)
         self.assertEqual(said.returncode, 0, said.stderr)
         listed = {b["name"]: b for b in json.loads(said.stdout)["backends"]}
+        self.assertEqual(listed["minor-0"]["devices"][0]["same_as"], "cpu-ref")  # equal ids
+        self.assertNotIn("same_as", listed["cpu-ref"]["devices"][0])
         for name, (stage, part) in ROWS.items():
             with self.subTest(name):
                 got = listed[name]
