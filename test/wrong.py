@@ -35,6 +35,7 @@ HANGS = {name for name in ROWS if name.endswith("-hang") or name == "open-slow"}
 def run(*args, **env):
     """fakrun with nothing of ours in the environment but env."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("FAK_")}
+    clean["ASAN_OPTIONS"] = "handle_segv=0:handle_sigill=0"  # a crash is to be a crash
     clean.update(HOME=ROOM, XDG_CACHE_HOME=os.path.join(ROOM, "cache"), **env)
     return subprocess.run([FAKRUN, *args], env=clean, stdin=subprocess.DEVNULL, check=False,
                           capture_output=True, timeout=900)
