@@ -280,8 +280,11 @@ static void test_row_source(void **state)
             borrowed += lent[i] != NULL;
             if (lent[i]) assert_int_equal(hash_of(lent[i], lent_bytes[i]), lent_hash[i]);
         }
-        assert_true(borrowed > 2 &&
-                    borrowed < read_values); /* q and k rows are not as in the file */
+        uint32_t lendable = 0; /* q and k rows are not as in the file; nor is the order, maybe */
+        const weights *all = &g.tiny.model.weights;
+        for (uint32_t i = 0; i < all->count; i++) lendable += weights_lendable(&all->at[i]) != 0;
+        assert_true(lendable > 0 && lendable < read_values);
+        assert_int_equal(borrowed, lendable);
         engine_close(&g);
     }
 }
