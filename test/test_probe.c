@@ -90,7 +90,7 @@ static void test_grandchild(void **state)
     char alive[192];
     (void)state;
     snprintf(alive, sizeof alive, "sleep 60 & echo $! > %s/pid; echo clean", folder);
-    expect(alive, 0.5, "it did not answer within 0.5 s while starting");
+    expect(alive, 1.5, "it did not answer within 1.5 s while starting");
     snprintf(
         alive, sizeof alive,
         "sleep 0.2; s=$(cut -d' ' -f3 /proc/$(cat %s/pid)/stat 2>/dev/null); test \"${s:-Z}\" = Z",
