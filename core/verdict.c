@@ -2,6 +2,7 @@
 #include "verdict.h"
 
 #include "../abi/fak_backend.h"
+#include "artefact.h"
 #include "cpu.h"
 #include "port.h"
 
@@ -23,35 +24,21 @@ static int key_of(const char *file, char key[KEY_BYTES])
         port_stat(program, &self))
         return -1;
     int n = snprintf(key, KEY_BYTES,
-                     "abi %u.%u cpu %s program %" PRIu64 " %" PRIu64 " %" PRId64 " file %" PRIu64
-                     " %" PRIu64 " %" PRId64 " %s\n",
+                     "verdict: abi %u.%u cpu %s program %" PRIu64 " %" PRIu64 " %" PRId64
+                     " file %" PRIu64 " %" PRIu64 " %" PRId64 " %s\n",
                      FAK_ABI_MAJOR, FAK_ABI_MINOR, features, self.inode, self.bytes,
                      self.modified_ns, st.inode, st.bytes, st.modified_ns, file);
     return n < KEY_BYTES ? 0 : -1;
 }
 
-static int path_of(const char *cache, const char *key, char path[PATH_BYTES])
-{
-    uint64_t h = 14695981039346656037ull; /* FNV-1a */
-    for (const char *at = key; *at; at++) h = (h ^ (uint8_t)*at) * 1099511628211ull;
-    int n = snprintf(path, PATH_BYTES, "%s/fak/verdicts/%016" PRIx64, cache, h);
-    return n < PATH_BYTES ? 0 : -1;
-}
-
 int verdict_is_clean(const char *cache, const char *file)
 {
-    char key[KEY_BYTES], path[PATH_BYTES];
-    port_map map;
-    if (!cache || key_of(file, key) || path_of(cache, key, path) || port_map_file(&map, path))
-        return 0;
-    int clean = map.bytes == strlen(key) && !memcmp(map.data, key, strlen(key));
-    port_unmap(&map);
-    return clean;
+    char key[KEY_BYTES];
+    return !key_of(file, key) && artefact_get(cache, key, NULL, 0) > 0;
 }
 
 void verdict_keep(const char *cache, const char *file)
 {
-    char key[KEY_BYTES], path[PATH_BYTES];
-    if (!cache || key_of(file, key) || path_of(cache, key, path)) return;
-    port_replace_file(path, key, strlen(key)); /* that it cannot be written is no fault */
+    char key[KEY_BYTES];
+    if (!key_of(file, key)) artefact_put(cache, key, "clean", 5);
 }

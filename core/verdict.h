@@ -1,6 +1,6 @@
-/* verdict - a store of clean verdicts, so that the automatic choice need not probe a file each time.  Only
- * clean ones are kept: a driver that is installed later is found.  A store that cannot be written is
- * as good as none. */
+/* verdict - clean verdicts, kept among the artefacts, so that the automatic choice need not probe a file
+ * each time.  Only clean ones are kept: a driver that is installed later is found.  A store that cannot
+ * be written is as good as none. */
 #ifndef VERDICT_H
 #define VERDICT_H
 

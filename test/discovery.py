@@ -134,7 +134,7 @@ class Discovery(unittest.TestCase):
         for name in ("minor-0", "wrong-bit"):  # both are tried; one is refused
             shutil.copy(os.path.join(WRONG, f"fak-backend-{name}.so"), self.folder)
         cache = os.path.join(self.room, "cache")
-        kept = os.path.join(cache, "fak", "verdicts")
+        kept = os.path.join(cache, "fak", "artefacts")
         for turn in range(3):
             said = self.run_it("-m", self.model, "-p", "x", "-n", "2", XDG_CACHE_HOME=cache,
                                FAK_PLUGIN_PATH=self.folder)

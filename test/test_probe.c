@@ -149,7 +149,7 @@ static void test_verdicts(void **state)
     assert_int_equal(system(command), 0); /* the same bytes and time, another inode */
     assert_false(verdict_is_clean(cache, file));
     verdict_keep(cache, file);
-    snprintf(command, sizeof command, "for f in '%s'/fak/verdicts/*; do echo x > $f; done", cache);
+    snprintf(command, sizeof command, "for f in '%s'/fak/artefacts/*; do echo x > $f; done", cache);
     assert_int_equal(system(command), 0); /* damage is no verdict */
     assert_false(verdict_is_clean(cache, file));
     unlink(file);
