@@ -152,6 +152,7 @@ static int32_t run_range(exec *x, enum program_side side, uint32_t first, uint32
                           p->side[side]->from->name, first, first + n - 1);
     x->ranges++;
     x->ops[side] += n;
+    for (uint32_t i = first; i < first + n; i++) x->by_id[side][p->op[i].id]++;
     return FAK_OK;
 }
 

@@ -4,6 +4,8 @@
 #include "program.h"
 #include "step.h"
 
+enum { EXEC_IDS = 128 }; /* above every id of the op table */
+
 typedef struct exec {          /* zero-initialise */
     program *p;
     fak_op_fn **call;          /* [ops] the device's function, or the host's */
@@ -11,6 +13,7 @@ typedef struct exec {          /* zero-initialise */
     uint8_t *readers;          /* [values] bit 1 << want: device ops of the body (0) or tail read it */
     void *bounce;              /* rows of the widest value that can cross */
     uint64_t ops[SIDES];       /* ops run, fused ones as one */
+    uint64_t by_id[SIDES][EXEC_IDS]; /* of each id */
     uint64_t ranges, crossed_bytes;
     /* NULL, or called after each op, which is then run alone: the program must be KEEP_ALL.  Not 0 ends
      * the step with that status. */

@@ -7,7 +7,8 @@
 enum status_code { /* beside enum fak_status */
     STATUS_BAD_FILE = -100, /* a file is not what it should be: exit 1 */
     STATUS_REFUSED = -101,  /* refused before work: usage, unknown name, cannot fit: exit 2 */
-    STATUS_NAN = -102       /* a row of logits holds a NaN: no id can be trusted */
+    STATUS_NAN = -102,      /* a row of logits holds a NaN: no id can be trusted */
+    STATUS_GATE = -103      /* measured, and past its bound: exit 1 */
 };
 
 #if defined __GNUC__
