@@ -73,14 +73,11 @@ void exec_close(exec *x)
 
 /* ---- rows between the sides ---- */
 
-static int32_t fetch(exec *x, enum program_side side, uint32_t value, uint32_t rows, void *dst,
-                     fak_error *e)
+int32_t exec_wait(const exec *x, enum program_side side, int32_t s, uint64_t ticket,
+                  const char *what, fak_error *e)
 {
     const device *d = x->p->side[side];
-    uint64_t ticket = 0;
-    *e = (fak_error){.index = FAK_NO_INDEX};
-    int32_t s = d->api.read(x->p->handle[side], value, 0, rows, dst, &ticket, e);
-    if (s || !ticket) return device_answer(d, s, "read", e);
+    if (s || !ticket) return device_answer(d, s, what, e);
     if (!d->api.wait)
         return status_set(e, FAK_E_PROGRAM,
                           "backend %s answered ticket %" PRIu64 " and has no wait", d->from->name,
@@ -88,6 +85,25 @@ static int32_t fetch(exec *x, enum program_side side, uint32_t value, uint32_t r
     do s = d->api.wait(x->p->handle[side], ticket, FAK_FOREVER, e);
     while (s == FAK_PENDING);
     return device_answer(d, s, "wait", e);
+}
+
+static int32_t fetch(exec *x, enum program_side side, uint32_t value, uint32_t rows, void *dst,
+                     fak_error *e)
+{
+    const device *d = x->p->side[side];
+    uint64_t ticket = 0;
+    *e = (fak_error){.index = FAK_NO_INDEX};
+    int32_t s = d->api.read(x->p->handle[side], value, 0, rows, dst, &ticket, e);
+    return exec_wait(x, side, s, ticket, "read", e);
+}
+
+static int32_t put(exec *x, enum program_side side, uint32_t value, uint32_t rows, const void *src,
+                   fak_error *e)
+{
+    const device *d = x->p->side[side];
+    *e = (fak_error){.index = FAK_NO_INDEX};
+    int32_t s = d->api.write(x->p->handle[side], value, 0, rows, src, e);
+    return device_answer(d, s, "write", e);
 }
 
 uint32_t exec_rows(const exec *x, uint32_t value, const fak_step *step)
@@ -101,6 +117,12 @@ int32_t exec_read(exec *x, uint32_t op, uint32_t value, const fak_step *step, vo
     return fetch(x, program_side_of(x->p, op), value, exec_rows(x, value, step), dst, e);
 }
 
+int32_t exec_write(exec *x, uint32_t op, uint32_t value, const fak_step *step, const void *src,
+                   fak_error *e)
+{
+    return put(x, program_side_of(x->p, op), value, exec_rows(x, value, step), src, e);
+}
+
 /* Makes a value's rows present on a side, through host memory. */
 static int32_t bring(exec *x, enum program_side side, uint32_t value, const fak_step *step,
                      fak_error *e)
@@ -112,10 +134,7 @@ static int32_t bring(exec *x, enum program_side side, uint32_t value, const fak_
     if (s) return s;
     x->crossed_bytes += (uint64_t)rows * v->cols * 4;
     x->fresh[value] |= (uint8_t)(1u << side);
-    const device *d = x->p->side[side];
-    *e = (fak_error){.index = FAK_NO_INDEX};
-    s = d->api.write(x->p->handle[side], value, 0, rows, x->bounce, e);
-    return device_answer(d, s, "write", e);
+    return put(x, side, value, rows, x->bounce, e);
 }
 
 /* ---- ranges ---- */

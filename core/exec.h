@@ -30,5 +30,11 @@ int32_t exec_step(exec *x, const fak_step *step, void *out, fak_error *e);
 /* Reads the rows of a value that the side of op `op` has just written; for a watch.  Rows of the value in
  * this step: exec_rows. */
 int32_t exec_read(exec *x, uint32_t op, uint32_t value, const fak_step *step, void *dst, fak_error *e);
+/* Gives that side other rows for it. */
+int32_t exec_write(exec *x, uint32_t op, uint32_t value, const fak_step *step, const void *src,
+                   fak_error *e);
+/* Until a ticket that the side's device answered is done; s: what it answered with it, `what`: the call. */
+int32_t exec_wait(const exec *x, enum program_side side, int32_t s, uint64_t ticket, const char *what,
+                  fak_error *e);
 uint32_t exec_rows(const exec *x, uint32_t value, const fak_step *step);
 #endif

@@ -1,10 +1,10 @@
 /* golden - see golden.h. */
 #include "golden.h"
 
+#include "lockstep.h"
 #include "rope.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,60 +123,6 @@ void golden_free(golden *g)
     *g = (golden){0};
 }
 
-/* ---- op by op: what the reference wrote, against what the device did ---- */
-
-enum { STEPS = 1 + GREEDY, VALUES = 128 };
-typedef struct recording { /* the values of each step, by id: fused plans keep the ids */
-    float *values;
-    size_t count, room;
-    size_t first[STEPS][VALUES]; /* where a value begins; 0 = not recorded */
-    int step, compare;
-} recording;
-
-static int32_t differs(const program *p, uint32_t op, uint32_t cols, size_t i, float want,
-                       float got, fak_error *e)
-{
-    char layer[32] = "outside layers";
-    if (p->op[op].layer != FAK_NO_INDEX)
-        snprintf(layer, sizeof layer, "layer %" PRIu32, p->op[op].layer);
-    status_set(e, STATUS_REFUSED,
-               "it claims class reference, but op %" PRIu32
-               " (%s, %s) gives %.9g in row %zu, column "
-               "%zu where the reference gives %.9g",
-               op, ops_name(p->op[op].id), layer, (double)got, i / cols, i % cols, (double)want);
-    e->index = op;
-    return STATUS_REFUSED;
-}
-
-static int same_bits(float a, float b)
-{
-    return !memcmp(&a, &b, sizeof a) || (a != a && b != b);
-}
-
-static int32_t record_or_compare(void *self, exec *x, uint32_t op, const fak_step *step,
-                                 fak_error *e)
-{
-    recording *r = self;
-    if (op == 0) r->step++; /* the first op begins a step */
-    for (uint32_t j = 0; j < OP_OUTPUTS; j++) {
-        uint32_t id = x->p->op[op].out[j], cols = x->p->value[id].cols;
-        size_t count = (size_t)exec_rows(x, id, step) * cols, *first = &r->first[r->step][id];
-        if (!id) continue;
-        if (r->room - r->count < count)
-            return status_set(e, FAK_E_MEMORY, "the golden run is longer than was reckoned");
-        float *rows = r->values + r->count;
-        int32_t s = exec_read(x, op, id, step, rows, e);
-        if (s) return s;
-        for (size_t i = 0; r->compare && i < count; i++)
-            if (!same_bits(r->values[*first + i], rows[i]))
-                return differs(x->p, op, cols, i, r->values[*first + i], rows[i], e);
-        if (r->compare) continue;
-        *first = r->count;
-        r->count += count;
-    }
-    return FAK_OK;
-}
-
 /* ---- one dtype, one act mode ---- */
 
 typedef struct run { /* what a device says */
@@ -186,17 +132,47 @@ typedef struct run { /* what a device says */
 
 static const uint32_t prompt[PROMPT] = {3, 14, 15, 92, 65, 35, 89, 79, 32, 38, 46};
 
-static int32_t say(golden *g, device *dev, device *host, uint32_t act, uint32_t flags, recording *r,
-                   run *out, fak_error *e)
+/* Op by op, so that a difference has a name. */
+static int32_t by_op(golden *g, device *dev, device *host, uint32_t act, fak_error *e)
+{
+    static const char *const of[] = {"gives", "", "appends a key of", "appends a value of"};
+    lockstep l;
+    session_options o = {.act = act, .rows = PROMPT};
+    char text[64];
+    int32_t s = lockstep_open(&l, &g->m, dev, host, &o, e);
+    if (!s) s = lockstep_feed(&l, prompt, PROMPT, FAK_WANT_LOGITS, e);
+    for (int i = 0; !s && i < GREEDY; i++) {
+        uint32_t id = i ? lockstep_next(&l) : prompt[0];
+        s = lockstep_feed(&l, &id, 1, FAK_WANT_ARGMAX, e);
+    }
+    if (s == STATUS_GATE) {
+        const gate_figures *f = &l.part.figures;
+        uint32_t op = l.part.op;
+        lockstep_op_text(&l.dev.program, op, text);
+        if (l.part.where == PART_IDS)
+            s = status_set(e, STATUS_REFUSED,
+                           "it claims class reference, but op %" PRIu32
+                           " (%s) gives another id in row %" PRIu32,
+                           op, text, f->row);
+        else
+            s = status_set(e, STATUS_REFUSED,
+                           "it claims class reference, but op %" PRIu32 " (%s) %s %.9g in row "
+                           "%" PRIu32 ", column %" PRIu32 " where the reference gives %.9g",
+                           op, text, of[l.part.where], (double)f->got, f->row, f->col,
+                           (double)f->want);
+        e->index = op;
+    }
+    lockstep_close(&l);
+    return s;
+}
+
+/* As it would really run. */
+static int32_t say(golden *g, device *dev, device *host, uint32_t act, run *out, fak_error *e)
 {
     session t;
-    session_options o = {.act = act, .rows = PROMPT, .wanted = PROMPT, .flags = flags};
+    session_options o = {.act = act, .rows = PROMPT, .wanted = PROMPT};
     uint32_t slot, id = prompt[PROMPT - 1];
     int32_t s = session_open(&t, &g->m, dev, host, &o, NULL, NULL, e);
-    if (!s && flags & FAK_KEEP_ALL) {
-        t.exec.watch = record_or_compare;
-        t.exec.watch_self = r;
-    }
     if (!s) s = kv_take(&t.kv, &slot, e);
     if (!s) s = session_feed(&t, slot, prompt, PROMPT, FAK_WANT_LOGITS, 1, out->logits, e);
     if (!s) kv_truncate(&t.kv, slot, PROMPT - 1);
@@ -208,35 +184,24 @@ static int32_t say(golden *g, device *dev, device *host, uint32_t act, uint32_t 
     return s;
 }
 
-/* Op by op first, so that a difference has a name; then as it would really run. */
 static int32_t compare(golden *g, device *dev, device *host, uint32_t act, fak_error *e)
 {
-    static const uint32_t flags[2] = {FAK_KEEP_ALL, 0};
     run *want = calloc(2, sizeof *want), *got = want ? want + 1 : NULL;
-    recording *r = calloc(1, sizeof *r);
-    float *values = malloc((1 << 17) * sizeof *values);
-    int32_t s = want && r && values ? FAK_OK : status_memory(e, "golden bits", sizeof *r);
-    if (r) *r = (recording){.values = values, .room = 1 << 17};
-    for (int i = 0; !s && i < 2; i++) {
-        r->compare = 0;
-        r->step = -1;
-        s = say(g, host, host, act, flags[i], r, want, e);
-        r->compare = 1;
-        r->step = -1;
-        if (!s) s = say(g, dev, host, act, flags[i], r, got, e);
-        for (uint32_t k = 0; !s && k < PROMPT * V; k++)
-            if (!same_bits(want->logits[k / V][k % V], got->logits[k / V][k % V]))
-                s = status_set(e, STATUS_REFUSED,
-                               "it claims class reference, but logit %" PRIu32 " of row %" PRIu32
-                               " is %.9g where the reference gives %.9g",
-                               k % V, k / V, (double)got->logits[k / V][k % V],
-                               (double)want->logits[k / V][k % V]);
-        if (!s && memcmp(want->greedy, got->greedy, sizeof want->greedy))
-            s = status_set(e, STATUS_REFUSED, "it claims class reference, but its argmax differs");
-    }
+    gate_figures f = GATE_NONE;
+    int32_t s = want ? by_op(g, dev, host, act, e)
+                     : status_memory(e, "golden bits", 2 * sizeof *want);
+    if (!s) s = say(g, host, host, act, want, e);
+    if (!s) s = say(g, dev, host, act, got, e);
+    for (uint32_t k = 0; !s && k < PROMPT; k++)
+        gate_add_row(&f, k, V, want->logits[k], got->logits[k]);
+    if (!s && f.differ)
+        s = status_set(e, STATUS_REFUSED,
+                       "it claims class reference, but logit %" PRIu32 " of row %" PRIu32
+                       " is %.9g where the reference gives %.9g",
+                       f.col, f.row, (double)f.got, (double)f.want);
+    if (!s && memcmp(want->greedy, got->greedy, sizeof want->greedy))
+        s = status_set(e, STATUS_REFUSED, "it claims class reference, but its argmax differs");
     free(want);
-    free(r);
-    free(values);
     return s;
 }
 

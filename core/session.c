@@ -98,8 +98,8 @@ static int32_t feed_step(session *s, uint32_t slot, const uint32_t *id, uint32_t
     return rc;
 }
 
-/* Rows of a step that the device takes and likes; it may take only spans of one row. */
-static uint32_t step_rows(const session *s)
+/* It may take only spans of one row. */
+uint32_t session_step_rows(const session *s)
 {
     const fak_report *r = &s->program.report[SIDE_DEVICE];
     uint32_t rows = s->program.limits.rows;
@@ -111,7 +111,7 @@ int32_t session_feed(session *s, uint32_t slot, const uint32_t *id, uint32_t cou
                      int all, void *out, fak_error *e)
 {
     const fak_limits *limits = &s->program.limits;
-    uint32_t width = want == FAK_WANT_LOGITS ? s->m->vocab : 1, most = step_rows(s);
+    uint32_t width = want == FAK_WANT_LOGITS ? s->m->vocab : 1, most = session_step_rows(s);
     if (count > s->kv.context - s->kv.length[slot])
         return status_set(e, FAK_E_KV_FULL,
                           "%" PRIu32 " tokens after %" PRIu32 "; context is %" PRIu32, count,

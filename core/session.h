@@ -42,6 +42,9 @@ void session_close(session *s); /* a zero or half-open session is fine */
 int32_t session_feed(session *s, uint32_t slot, const uint32_t *id, uint32_t count, uint32_t want,
                      int all, void *out, fak_error *e);
 
+/* Rows of a step that the device takes and likes: session_feed cuts at them. */
+uint32_t session_step_rows(const session *s);
+
 enum session_finish { FINISH_EOS, FINISH_LENGTH, FINISH_CONTEXT, FINISH_STOPPED };
 const char *session_finish_name(enum session_finish finish); /* "eos", "length", ... */
 
