@@ -3,17 +3,11 @@
 #ifndef GOLDEN_H
 #define GOLDEN_H
 #include "session.h"
+#include "toy.h"
 
-/* A two-layer llama with random weights of one dtype (integers only: the same on every machine); every
- * core op of a llama is in its plan.  golden_free frees it. */
-typedef struct golden { /* zero-initialise */
-    model m;
-    gguf_tensor *tensor; /* of weights in block formats: what the row source reads */
-    uint8_t *data;
-} golden;
-
-int32_t golden_make(golden *g, uint32_t dtype, fak_error *e);
-void golden_free(golden *g);
+/* A two-layer llama; every core op of a llama is in its plan. */
+extern const toy_shape golden_shape;
+#define GOLDEN_SEED 88172645463325252u
 
 /* Runs prompts and greedy steps on dev and on host (the reference), in every act mode that both offer and
  * for F32 and each block format that dev keeps; op by op and in whole ranges.  FAK_OK when all bits are

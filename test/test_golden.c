@@ -44,11 +44,11 @@ static void test_refuser_passes(void **state)
 
 static void test_wrong_bit_is_named(void **state)
 {
-    golden g;
+    toy g;
     plan p;
     fak_error e = {0};
     (void)state;
-    assert_int_equal(golden_make(&g, FAK_F32, &e), 0);
+    assert_int_equal(toy_make(&g, &golden_shape, FAK_F32, GOLDEN_SEED, &e), 0);
     assert_int_equal(plan_build(&p, &g.m, &e), 0);
     for (uint32_t op = 0; op < p.block->body_ops; op++) {
         backend_pair b;
@@ -68,7 +68,7 @@ static void test_wrong_bit_is_named(void **state)
         backend_close(&b);
     }
     plan_free(&p);
-    golden_free(&g);
+    toy_free(&g);
 }
 
 /* The model is the same wherever it is made: its bytes are pinned. */
@@ -83,10 +83,10 @@ static void test_model_is_pinned(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof pinned / sizeof *pinned; i++) {
-        golden g;
+        toy g;
         fak_error e = {0};
         uint64_t h = 14695981039346656037ull;
-        assert_int_equal(golden_make(&g, pinned[i].dtype, &e), 0);
+        assert_int_equal(toy_make(&g, &golden_shape, pinned[i].dtype, GOLDEN_SEED, &e), 0);
         for (uint32_t w = 0; w < g.m.weights.count; w++) {
             const weight *x = &g.m.weights.at[w];
             const uint8_t *at = x->tensor ? x->tensor->data : (const uint8_t *)x->made;
@@ -100,7 +100,7 @@ static void test_model_is_pinned(void **state)
         }
         if (h != pinned[i].hash)
             fail_msg("%s: %016llx", dtype_name(pinned[i].dtype), (unsigned long long)h);
-        golden_free(&g);
+        toy_free(&g);
     }
 }
 
