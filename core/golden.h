@@ -7,8 +7,6 @@
 
 /* A two-layer llama; every core op of a llama is in its plan. */
 extern const toy_shape golden_shape;
-#define GOLDEN_SEED 88172645463325252u
-
 /* Runs prompts and greedy steps on dev and on host (the reference), in every act mode that both offer and
  * for F32 and each block format that dev keeps; op by op and in whole ranges.  FAK_OK when all bits are
  * equal; STATUS_REFUSED naming the first op, layer and element that differ; or what else failed. */

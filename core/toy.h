@@ -8,6 +8,8 @@ typedef struct toy_shape { /* of a llama; rot_dim is head_dim */
     uint32_t width, ffn, heads, kv_heads, head_dim, vocab, layers, context;
 } toy_shape;
 
+#define TOY_SEED 88172645463325252u /* for those who need no other */
+
 typedef struct toy {       /* zero-initialise */
     model m;
     gguf_tensor *tensor;   /* of the weights: what the row source reads */

@@ -48,7 +48,7 @@ static void test_wrong_bit_is_named(void **state)
     plan p;
     fak_error e = {0};
     (void)state;
-    assert_int_equal(toy_make(&g, &golden_shape, FAK_F32, GOLDEN_SEED, &e), 0);
+    assert_int_equal(toy_make(&g, &golden_shape, FAK_F32, TOY_SEED, &e), 0);
     assert_int_equal(plan_build(&p, &g.m, &e), 0);
     for (uint32_t op = 0; op < p.block->body_ops; op++) {
         backend_pair b;
@@ -86,7 +86,7 @@ static void test_model_is_pinned(void **state)
         toy g;
         fak_error e = {0};
         uint64_t h = 14695981039346656037ull;
-        assert_int_equal(toy_make(&g, &golden_shape, pinned[i].dtype, GOLDEN_SEED, &e), 0);
+        assert_int_equal(toy_make(&g, &golden_shape, pinned[i].dtype, TOY_SEED, &e), 0);
         for (uint32_t w = 0; w < g.m.weights.count; w++) {
             const weight *x = &g.m.weights.at[w];
             const uint8_t *at = x->tensor ? x->tensor->data : (const uint8_t *)x->made;
