@@ -21,7 +21,7 @@ static enum mode mode_of(uint32_t act, uint32_t weight_dtype)
 {
     int coarse = weight_dtype == FAK_F8E4M3 || weight_dtype == FAK_F8E5M2 ||
                  weight_dtype == FAK_I8 || weight_dtype == FAK_I4;
-    if (act & FAK_ACT_F32) return MODE_F32;
+    if (act & FAK_ACT_F32 || weight_dtype == FAK_F32) return MODE_F32;
     if (coarse) return MODE_COARSE;
     if (act & FAK_ACT_F16) return MODE_F16;
     return weight_dtype < FAK_Q8_0 ? MODE_F32 : MODE_Q8; /* plain weights take activations as F32 */
@@ -65,19 +65,28 @@ static const gate_bound *widest(const device *d, uint32_t weight_dtype)
     return &floors[most];
 }
 
+/* Says nothing (0), or at least as much as the floor; no NaN does. */
+static int keeps(float promised, double most)
+{
+    return promised >= 0 && promised <= (float)most;
+}
+
 int32_t gate_promises(const device *d, fak_error *e)
 {
     for (uint32_t i = 0; i < d->facts.bounds; i++) {
         fak_bound b;
         fak_get(&b, sizeof b, d->facts.bound, d->facts.bound_stride, i);
         const gate_bound *f = widest(d, b.weight_dtype);
-        const float slack = 1.0001f; /* a float just beside the double of the same name */
-        if (b.cosine * slack < (float)f->cosine || b.norm_ratio > (float)f->norm_ratio * slack ||
-            b.rel_l2 > (float)f->rel_l2 * slack || b.max_abs > (float)f->max_abs * slack)
+        int cosine = b.cosine == 0 || (b.cosine >= (float)f->cosine && b.cosine <= 1);
+        if (!cosine || !keeps(b.norm_ratio, f->norm_ratio) || !keeps(b.rel_l2, f->rel_l2) ||
+            !keeps(b.max_abs, f->max_abs))
             return status_set(e, STATUS_GATE,
-                              "bound %" PRIu32 " promises less than the floor of %s (cosine %g, "
-                              "norm ratio 1 +- %g, relative L2 %g, difference %g)",
-                              i, f->mode, f->cosine, f->norm_ratio, f->rel_l2, f->max_abs);
+                              "bound %" PRIu32 " (cosine %g, norm ratio 1 +- %g, relative L2 %g, "
+                              "difference %g) promises less than the floor of %s (%g, 1 +- %g, %g, "
+                              "%g)",
+                              i, (double)b.cosine, (double)b.norm_ratio, (double)b.rel_l2,
+                              (double)b.max_abs, f->mode, f->cosine, f->norm_ratio, f->rel_l2,
+                              f->max_abs);
     }
     return FAK_OK;
 }
@@ -157,8 +166,9 @@ void gate_add_row(gate_figures *f, uint32_t row, uint32_t cols, const float *wan
         }
     }
     finish(&mine, &s);
-    if (mine.max_abs > 0)
-        mine.element = s.want > 0 ? mine.max_abs / sqrt(s.want / cols) : (double)INFINITY;
+    if (mine.max_abs > 0) /* infinite too where the row's own sum is no number */
+        mine.element = isfinite(mine.max_abs) && s.want > 0 ? mine.max_abs / sqrt(s.want / cols)
+                                                            : (double)INFINITY;
     gate_merge(f, &mine);
 }
 
@@ -272,23 +282,42 @@ int32_t gate_require_non_reference(const device *d, fak_error *e)
                       d->from->name);
 }
 
-/* Is the op a matmul or attention, or does a fused op hold one? */
-static int is_heavy(uint32_t id)
+/* Is the op such a part, or does it hold one? */
+static int holds(uint32_t id, uint32_t part)
 {
     const op_info *info = ops_find(id);
-    int heavy = id == FAK_OP_MATMUL || id == FAK_OP_ATTENTION;
-    for (uint32_t k = 0; info && k < info->parts; k++) heavy |= info->part[k].id == FAK_OP_MATMUL;
-    return heavy;
+    int found = id == part;
+    for (uint32_t k = 0; info && k < info->parts; k++) found |= info->part[k].id == part;
+    return found;
+}
+
+uint64_t gate_count(const uint64_t by_id[EXEC_IDS], uint32_t part)
+{
+    uint64_t n = 0;
+    for (uint32_t r = 0; ops_row(r); r++)
+        if (holds(ops_row(r)->id, part)) n += by_id[ops_row(r)->id];
+    return n;
+}
+
+int32_t gate_native_counts(const device *d, const uint64_t *by_id, fak_error *e)
+{
+    const uint64_t *native = by_id + SIDE_DEVICE * EXEC_IDS, *host = by_id + SIDE_HOST * EXEC_IDS;
+    uint64_t matmuls = gate_count(host, FAK_OP_MATMUL),
+             attentions = gate_count(host, FAK_OP_ATTENTION);
+    if (matmuls || attentions)
+        return status_set(e, STATUS_GATE,
+                          "backend %s left %" PRIu64 " matmuls and %" PRIu64
+                          " attentions to the host's reference",
+                          d->from->name, matmuls, attentions);
+    if (!gate_count(native, FAK_OP_MATMUL) || !gate_count(native, FAK_OP_ATTENTION))
+        return status_set(e, STATUS_GATE,
+                          "backend %s ran no matmul or no attention: nothing shows "
+                          "that it can",
+                          d->from->name);
+    return FAK_OK;
 }
 
 int32_t gate_native(const exec *x, fak_error *e)
 {
-    uint64_t attention = x->by_id[SIDE_HOST][FAK_OP_ATTENTION], heavy = 0;
-    for (uint32_t r = 0; ops_row(r); r++)
-        if (is_heavy(ops_row(r)->id)) heavy += x->by_id[SIDE_HOST][ops_row(r)->id];
-    if (!heavy) return FAK_OK;
-    return status_set(e, STATUS_GATE,
-                      "backend %s left %" PRIu64 " matmuls and %" PRIu64
-                      " attentions to the host's reference",
-                      x->p->side[SIDE_DEVICE]->from->name, heavy - attention, attention);
+    return gate_native_counts(x->p->side[SIDE_DEVICE], x->by_id[0], e);
 }

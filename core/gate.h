@@ -18,7 +18,8 @@ enum { GATE_ELEMENT = 16 };
 
 /* The floors of the mode, tightened by what the device promises in its table of bounds. */
 gate_bound gate_bound_of(const device *d, uint32_t act, uint32_t weight_dtype, uint32_t kv_dtype);
-/* STATUS_GATE when an entry of the table of bounds promises less than the floor. */
+/* STATUS_GATE when an entry of the table of bounds promises less than the floor, or what no device can
+ * (a NaN, a negative bound).  A field that is 0 says nothing. */
 int32_t gate_promises(const device *d, fak_error *e);
 
 typedef struct gate_figures {  /* rows of a device against the reference's; GATE_NONE to begin with */
@@ -54,6 +55,10 @@ int32_t gate_positions(const gate_tally *t, const gate_bound *b, fak_error *e);
 int32_t gate_require_reference(const device *d, fak_error *e);
 /* STATUS_REFUSED when it is. */
 int32_t gate_require_non_reference(const device *d, fak_error *e);
-/* STATUS_GATE when a matmul or attention, alone or in a fused op, ran on the host. */
+/* Ops run that are, or hold, such a core op; a fused one counts as one. */
+uint64_t gate_count(const uint64_t by_id[EXEC_IDS], uint32_t part);
+/* STATUS_GATE when a matmul or attention, alone or in a fused op, ran on the host; or when none of
+ * either ran at all: what has not been seen is not taken on trust. */
 int32_t gate_native(const exec *x, fak_error *e);
+int32_t gate_native_counts(const device *d, const uint64_t *by_id /* [SIDES][EXEC_IDS] */, fak_error *e);
 #endif
