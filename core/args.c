@@ -25,6 +25,26 @@ static int32_t take_number(const arg *a, const char *text, fak_error *e)
     return FAK_OK;
 }
 
+static int32_t take_numbers(const arg *a, const char *text, fak_error *e)
+{
+    arg_numbers list = {.count = 0};
+    char one[24];
+    for (const char *at = text;; at++) {
+        size_t n = strcspn(at, ",");
+        arg single = *a;
+        if (list.count == sizeof list.at / sizeof *list.at)
+            return status_set(e, STATUS_REFUSED, "--%s takes at most %zu numbers", a->name,
+                              sizeof list.at / sizeof *list.at);
+        single.out = &list.at[list.count++];
+        snprintf(one, sizeof one, "%.*s", (int)(n < sizeof one ? n : sizeof one - 1), at);
+        int32_t s = take_number(&single, one, e);
+        if (s) return s;
+        if (!*(at += n)) break;
+    }
+    *(arg_numbers *)a->out = list;
+    return FAK_OK;
+}
+
 static int32_t take_real(const arg *a, const char *text, fak_error *e)
 {
     char *end;
@@ -80,6 +100,8 @@ static int32_t take(const arg *a, const char *text, fak_error *e)
         return take_choice(a, text, e);
     case ARG_LIST:
         return take_list(a, text, e);
+    case ARG_NUMBERS:
+        return take_numbers(a, text, e);
     }
     return FAK_OK;
 }

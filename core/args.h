@@ -11,10 +11,12 @@ enum arg_kind {
     ARG_NUMBER, /* out: uint32_t within [low, high] */
     ARG_CHOICE, /* out: const char *, one of `choices` ("a|b|c") */
     ARG_REAL,   /* out: float within [low, high] */
-    ARG_LIST    /* out: arg_list, each use appends */
+    ARG_LIST,   /* out: arg_list, each use appends */
+    ARG_NUMBERS /* out: arg_numbers, "16,64,256", each within [low, high]; the last use counts */
 };
 
 typedef struct arg_list { const char *at[32]; uint32_t count; } arg_list;
+typedef struct arg_numbers { uint32_t at[16], count; } arg_numbers;
 
 typedef struct arg {
     char letter;          /* 0 = none */

@@ -66,7 +66,8 @@ int32_t session_open(session *s, const model *m, device *dev, device *host,
         return rc;
     s->step = malloc(limits.step_bytes);
     s->row = malloc(limits.rows * sizeof *s->row);
-    if (!s->step || !s->row) return status_memory(e, "a step", limits.step_bytes);
+    s->span = malloc(limits.slots * sizeof *s->span);
+    if (!s->step || !s->row || !s->span) return status_memory(e, "a step", limits.step_bytes);
     for (uint32_t i = 0; i < limits.rows; i++) s->row[i] = i;
     return FAK_OK;
 }
@@ -78,6 +79,7 @@ void session_close(session *s)
     program_close(&s->program);
     free(s->step);
     free(s->row);
+    free(s->span);
     *s = (session){0};
 }
 
@@ -107,6 +109,16 @@ uint32_t session_step_rows(const session *s)
     return r->best_rows && r->best_rows < rows ? r->best_rows : rows;
 }
 
+static int32_t check_ids(const session *s, const uint32_t *id, uint32_t count, fak_error *e)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (id[i] >= s->m->vocab)
+            return status_set(e, FAK_E_ARGUMENT,
+                              "token id %" PRIu32 "; the vocabulary has %" PRIu32, id[i],
+                              s->m->vocab);
+    return FAK_OK;
+}
+
 int32_t session_feed(session *s, uint32_t slot, const uint32_t *id, uint32_t count, uint32_t want,
                      int all, void *out, fak_error *e)
 {
@@ -116,11 +128,8 @@ int32_t session_feed(session *s, uint32_t slot, const uint32_t *id, uint32_t cou
         return status_set(e, FAK_E_KV_FULL,
                           "%" PRIu32 " tokens after %" PRIu32 "; context is %" PRIu32, count,
                           s->kv.length[slot], s->kv.context);
-    for (uint32_t i = 0; i < count; i++)
-        if (id[i] >= s->m->vocab)
-            return status_set(e, FAK_E_ARGUMENT,
-                              "token id %" PRIu32 "; the vocabulary has %" PRIu32, id[i],
-                              s->m->vocab);
+    int32_t known = check_ids(s, id, count, e);
+    if (known) return known;
     if (all && limits->wanted < most) most = limits->wanted;
     for (uint32_t done = 0, rows; done < count; done += rows) {
         rows = count - done < most ? count - done : most;
@@ -133,6 +142,43 @@ int32_t session_feed(session *s, uint32_t slot, const uint32_t *id, uint32_t cou
         if (all && out) out = (char *)out + (size_t)rows * width * 4;
     }
     return FAK_OK;
+}
+
+/* Sequences of a step of one row each that the device takes. */
+static uint32_t step_spans(const session *s)
+{
+    const fak_limits *l = &s->program.limits;
+    uint32_t shapes = s->program.report[SIDE_DEVICE].shapes;
+    if (shapes && !(shapes & (FAK_ROW_SPANS | FAK_ANY_SPANS))) return 1;
+    return l->wanted < l->spans ? l->wanted : l->spans; /* wanted is at most rows */
+}
+
+int32_t session_step_batch(session *s, const uint32_t *slot, const uint32_t *id, uint32_t count,
+                           uint32_t want, void *out, fak_error *e)
+{
+    uint32_t width = want == FAK_WANT_LOGITS ? s->m->vocab : 1, most = step_spans(s);
+    int32_t rc = check_ids(s, id, count, e);
+    for (uint32_t i = 0; !rc && i < count; i++)
+        if (s->kv.length[slot[i]] == s->kv.context)
+            rc = status_set(e, FAK_E_KV_FULL,
+                            "sequence %" PRIu32 " of %" PRIu32 " is full; context is %" PRIu32, i,
+                            count, s->kv.context);
+    for (uint32_t done = 0, n; !rc && done < count; done += n) {
+        n = count - done < most ? count - done : most;
+        for (uint32_t i = 0; i < n; i++)
+            s->span[i] = (fak_span){slot[done + i], i, 1, s->kv.length[slot[done + i]]};
+        step_spec spec = {.want = want,
+                          .rows = n,
+                          .wanted = n,
+                          .spans = n,
+                          .token = id + done,
+                          .wanted_row = s->row,
+                          .span = s->span};
+        rc = exec_step(&s->exec, step_write(s->step, &spec), out, e);
+        for (uint32_t i = 0; !rc && i < n; i++) kv_extend(&s->kv, slot[done + i], 1);
+        out = (char *)out + (size_t)n * width * 4;
+    }
+    return rc;
 }
 
 /* ---- generation ---- */

@@ -23,6 +23,7 @@ typedef struct session {      /* zero-initialise */
     kv kv;
     void *step;               /* a block for the largest step */
     uint32_t *row;            /* [rows] 0, 1, 2 ... */
+    fak_span *span;           /* [slots] of the step that is written */
     int (*stop)(void *self);  /* NULL, or asked between the steps of one feed; not 0: cancelled */
     void *stop_self;
 } session;
@@ -44,6 +45,12 @@ int32_t session_feed(session *s, uint32_t slot, const uint32_t *id, uint32_t cou
 
 /* Rows of a step that the device takes and likes: session_feed cuts at them. */
 uint32_t session_step_rows(const session *s);
+
+/* Appends one id each to the sequences in `count` different slots, in one step where the device takes so
+ * many spans.  out: the answers in order, [count, V] F32 or [count] uint32_t.  count is at most the
+ * session's slots, and its `wanted` must be as many.  FAK_E_KV_FULL before any work. */
+int32_t session_step_batch(session *s, const uint32_t *slot, const uint32_t *id, uint32_t count,
+                           uint32_t want, void *out, fak_error *e);
 
 enum session_finish { FINISH_EOS, FINISH_LENGTH, FINISH_CONTEXT, FINISH_STOPPED };
 const char *session_finish_name(enum session_finish finish); /* "eos", "length", ... */

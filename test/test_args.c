@@ -17,6 +17,7 @@ static struct {
     uint32_t number, any;
     float real;
     arg_list list;
+    arg_numbers numbers;
 } out;
 
 static const arg table[] = {
@@ -29,6 +30,7 @@ static const arg table[] = {
     {0, "only", ARG_REAL, "R", "a real with one value", &out.real, 0, 0, NULL},
     {'c', "choice", ARG_CHOICE, "KIND", "a choice", &out.choice, 0, 0, "file|f32|f16|q4_0"},
     {'o', "option", ARG_LIST, "NAME=VALUE", "a list", &out.list, 0, 0, NULL},
+    {'s', "sizes", ARG_NUMBERS, "N,N", "numbers", &out.numbers, 1, 256, NULL},
 };
 static const args line = {.usage = "usage: fakrun try [options] MODEL",
                           .about = "Tries.",
@@ -117,6 +119,26 @@ static void numbers_within_their_range(void **state)
     assert_true(out.real == 2.0f);
 }
 
+static void lists_of_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words;
+        uint32_t count, first, last;
+    } row[] = {{"-s 1 m", 1, 1, 1},
+               {"--sizes=16,64,256 m", 3, 16, 256},
+               {"-s 1,2 -s 7 m", 1, 7, 7}, /* the last counts, whole */
+               {"-s 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16 m", 16, 1, 16}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        assert_parsed(row[i].words);
+        assert_int_equal(out.numbers.count, row[i].count);
+        assert_int_equal(out.numbers.at[0], row[i].first);
+        assert_int_equal(out.numbers.at[row[i].count - 1], row[i].last);
+    }
+    assert_parsed("-s 16,64,256 m");
+    assert_int_equal(out.numbers.at[1], 64);
+}
+
 static void choices_and_lists(void **state)
 {
     (void)state;
@@ -153,6 +175,16 @@ static const struct {
     {"-n 1e2 m", "--number takes a number, not \"1e2\""},
     {"-n 0x10 m", "--number takes a number, not \"0x10\""},
     {"-n '' m", "--number takes a number, not \"\""},
+    {"-s 1,0,2 m", "--sizes is 0; it takes 1 to 256"},
+    {"-s 1,257 m", "--sizes is 257; it takes 1 to 256"},
+    {"-s 1,,2 m", "--sizes takes a number, not \"\""},
+    {"-s 1,2, m", "--sizes takes a number, not \"\""},
+    {"-s ,1 m", "--sizes takes a number, not \"\""},
+    {"-s '' m", "--sizes takes a number, not \"\""},
+    {"-s 1;2 m", "--sizes takes a number, not \"1;2\""},
+    {"-s 99999999999999999999999999,1 m", "--sizes is 99999999999999999999999; it takes 1 to 256"},
+    {"-s 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17 m", "--sizes takes at most 16 numbers"},
+    {"m -s", "--sizes needs a N,N"},
     {"-r 2.5 m", "--real is 2.5; it takes 0 to 2"},
     {"-r -1 m", "--real is -1; it takes 0 to 2"},
     {"-r inf m", "--real is inf; it takes 0 to 2"},
@@ -312,6 +344,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_filled_in),
         cmocka_unit_test(numbers_within_their_range),
+        cmocka_unit_test(lists_of_numbers),
         cmocka_unit_test(choices_and_lists),
         cmocka_unit_test(refused_with_a_sentence),
         cmocka_unit_test(a_list_that_is_full),

@@ -517,6 +517,80 @@ static void test_nan(void **state)
     }
 }
 
+/* ---- several sequences in a step ---- */
+
+enum { BATCH = 3, BATCH_STEPS = 4 };
+
+/* Prompts of different lengths in slots of another order, then steps of one id each. */
+static void batch_of(opened *o, const uint32_t slot[BATCH], int together, float *out)
+{
+    fak_error e;
+    size_t V = o->model.vocab;
+    for (uint32_t b = 0; b < BATCH; b++)
+        assert_int_equal(session_feed(&o->session, slot[b], o->prompt + b, 3 + 2 * b, FAK_WANT_NONE,
+                                      0, NULL, &e),
+                         FAK_OK);
+    for (uint32_t step = 0; step < BATCH_STEPS; step++) {
+        const uint32_t *id = o->prompt + 12 + BATCH * step;
+        float *rows = out + step * BATCH * V;
+        if (together && session_step_batch(&o->session, slot, id, BATCH, FAK_WANT_LOGITS, rows, &e))
+            fail_msg("%s", e.message);
+        for (uint32_t b = 0; !together && b < BATCH; b++)
+            assert_int_equal(
+                session_feed(&o->session, slot[b], id + b, 1, FAK_WANT_LOGITS, 0, rows + b * V, &e),
+                FAK_OK);
+    }
+    for (uint32_t b = 0; b < BATCH; b++)
+        assert_int_equal(o->session.kv.length[slot[b]], 3 + 2 * b + BATCH_STEPS);
+}
+
+/* The same bits as each alone; in one step, or in as many as its `wanted` allows. */
+static void test_batch(void **state)
+{
+    static float alone[BATCH_STEPS * BATCH * ENGINE_VOCAB],
+        together[BATCH_STEPS * BATCH * ENGINE_VOCAB];
+    (void)state;
+    for (uint32_t wanted = 1; wanted <= BATCH; wanted++) {
+        opened o;
+        session_options options = {.context = 20, .slots = 2 * BATCH, .wanted = wanted};
+        uint32_t slot[2 * BATCH];
+        open_tiny(&o, "tiny-q4_1.gguf", "cpu-ref", NULL);
+        start_well(&o, &options);
+        for (uint32_t i = 0; i < 2 * BATCH; i++) slot[i] = take(&o);
+        batch_of(&o, (uint32_t[BATCH]){slot[4], slot[0], slot[2]}, 0, alone);
+        uint64_t before = o.session.exec.by_id[SIDE_DEVICE][FAK_OP_EMBED];
+        batch_of(&o, (uint32_t[BATCH]){slot[5], slot[3], slot[1]}, 1, together);
+        assert_int_equal(o.session.exec.by_id[SIDE_DEVICE][FAK_OP_EMBED] - before,
+                         BATCH + BATCH_STEPS * ((BATCH + wanted - 1) / wanted));
+        assert_memory_not_equal(alone, alone + o.model.vocab, o.model.vocab * sizeof *alone);
+        assert_rows(together, alone, BATCH_STEPS * BATCH * (size_t)o.model.vocab);
+        close_all(&o);
+    }
+}
+
+/* Before any work: no length has changed. */
+static void test_batch_refusals(void **state)
+{
+    (void)state;
+    opened o;
+    fak_error e;
+    session_options options = {.context = 8, .slots = 2, .wanted = 2};
+    uint32_t answer[2];
+    open_tiny(&o, "tiny-f32.gguf", "cpu-ref", NULL);
+    start_well(&o, &options);
+    uint32_t slot[2] = {take(&o), take(&o)}, bad[2] = {1, o.model.vocab};
+    assert_int_equal(session_feed(&o.session, slot[1], o.prompt, 8, FAK_WANT_NONE, 0, NULL, &e),
+                     FAK_OK);
+    assert_int_equal(session_step_batch(&o.session, slot, o.prompt, 2, FAK_WANT_ARGMAX, answer, &e),
+                     FAK_E_KV_FULL);
+    assert_message(&e, "sequence 1 of 2 is full; context is 8");
+    assert_int_equal(session_step_batch(&o.session, slot, bad, 2, FAK_WANT_ARGMAX, answer, &e),
+                     FAK_E_ARGUMENT);
+    assert_message(&e, "the vocabulary has");
+    assert_int_equal(o.session.kv.length[slot[0]], 0);
+    close_all(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -526,6 +600,7 @@ int main(void)
         cmocka_unit_test(test_ids_by_hand),    cmocka_unit_test(test_finish_length),
         cmocka_unit_test(test_finish_context), cmocka_unit_test(test_finish_stopped),
         cmocka_unit_test(test_finish_eos),     cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_batch),          cmocka_unit_test(test_batch_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
