@@ -13,6 +13,7 @@ int cmd_run(int argc, char **argv, const environment *env);
 int cmd_backends(int argc, char **argv, const environment *env);
 int cmd_inspect(int argc, char **argv, const environment *env);
 int cmd_tokenize(int argc, char **argv, const environment *env);
+int cmd_bench(int argc, char **argv, const environment *env);
 int cmd_probe(int argc, char **argv, const environment *env);
 
 extern volatile sig_atomic_t cmd_interrupted; /* set by Ctrl-C */

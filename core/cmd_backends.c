@@ -7,18 +7,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* clang-format off */
-static const struct { uint32_t bit; const char *name; } cap_names[] = {
-    {FAK_CAP_FUSED_ATTN, "FusedAttn"},       {FAK_CAP_FUSED_FFN, "FusedFFN"},
-    {FAK_CAP_GRAPH_COMPILE, "GraphCompile"}, {FAK_CAP_ASYNC, "Async"},
-    {FAK_CAP_DEVICE_MEMORY, "DeviceMemory"}, {FAK_CAP_CAPACITY_PROBE, "CapacityProbe"},
-    {FAK_CAP_COLLECTIVE, "Collective"},
-};
-static const struct { uint32_t bit; const char *name; } numerics_names[] = {
-    {FAK_ACT_F32, "F32 activations"}, {FAK_ACT_Q8, "Q8 activations"}, {FAK_ACT_F16, "F16 activations"},
-    {FAK_BATCH_INVARIANT, "batch-invariant"}, {FAK_DETERMINISTIC, "deterministic"},
-};
-/* clang-format on */
 static const char *const states[] = {"found", "shadowed", "loaded", "refused"};
 
 /* Strings of files and of plugins may be any bytes. */
@@ -45,12 +33,11 @@ static json_t *describe_device(const plugin *p, uint32_t index)
     }
     json_t *caps = json_array(), *numerics = json_array(), *dtypes = json_array(),
            *ops = json_array();
-    for (size_t i = 0; i < sizeof cap_names / sizeof *cap_names; i++)
-        if (d.facts.caps & cap_names[i].bit)
-            json_array_append_new(caps, json_string(cap_names[i].name));
-    for (size_t i = 0; i < sizeof numerics_names / sizeof *numerics_names; i++)
-        if (d.facts.numerics & numerics_names[i].bit)
-            json_array_append_new(numerics, json_string(numerics_names[i].name));
+    for (uint32_t i = 0; i < 32; i++) {
+        const char *cap = device_cap_name(i), *title = device_numerics_title(i);
+        if (cap && d.facts.caps >> i & 1) json_array_append_new(caps, json_string(cap));
+        if (title && d.facts.numerics >> i & 1) json_array_append_new(numerics, json_string(title));
+    }
     for (uint32_t t = 1; t < 32; t++)
         if (d.facts.upload_dtypes >> t & 1)
             json_array_append_new(dtypes, json_string(dtype_name(t)));

@@ -1,6 +1,7 @@
 /* cmd_run - fakrun -m MODEL -p TEXT: generates text. */
 #include "capacity.h"
 #include "cmd.h"
+#include "gate.h"
 #include "json_out.h"
 #include "port.h"
 #include "progress.h"
@@ -18,7 +19,7 @@ typedef struct run {
     const char *model_path, *text, *file, *dtype, *act, *kv;
     uint32_t max_new, context, top_k, seed, logprobs; /* NOT_GIVEN where they are not */
     float temperature, top_p, min_p;                  /* likewise -1 */
-    int ignore_eos, json, special, no_verify;
+    int ignore_eos, json, special, no_verify, reference;
     choose_options backend;
     /* what was opened */
     gguf *file_map;
@@ -49,8 +50,11 @@ static const char examples[] =
     "  echo 'Once upon a time' | fakrun -m model.gguf -f - --dtype f32\n"
     "  fakrun -m model.gguf -p 'Once upon' --temp 0.8 --top-k 40 --top-p 0.95 --seed 7\n"
     "  fakrun -m model.gguf -p Hello --json --logprobs 5\n"
-    "  fakrun -m model.gguf -p Hello --backend cpu-ref -o fused=1\n\n"
-    "commands: fakrun backends, fakrun inspect MODEL, fakrun tokenize -m MODEL; each has --help\n";
+    "  fakrun -m model.gguf -p Hello --backend cpu-ref -o fused=1\n"
+    "  fakrun -m model.gguf -p Hello --backend X -o exact=1 --require-reference\n\n"
+    "commands: fakrun backends, fakrun bench -m MODEL, fakrun inspect MODEL, fakrun tokenize -m "
+    "MODEL;\n"
+    "each has --help\n";
 
 /* What no single option can tell. */
 static int32_t check_asked(run *r, const char *usage, fak_error *e)
@@ -102,6 +106,7 @@ static int parse(run *r, int argc, char **argv)
         {0, "special", ARG_FLAG, NULL, "show control tokens as text", &r->special, 0, 0, NULL},
         {0, "no-verify", ARG_FLAG, NULL, "load weights without looking for broken blocks", &r->no_verify, 0, 0, NULL},
         {0, "backend", ARG_TEXT, "NAME[:DEV]", "this backend, and no other; DEV is a number or an id", &b->backend, 0, 0, NULL},
+        {0, "require-reference", ARG_FLAG, NULL, "refuse a device that is not of class reference", &r->reference, 0, 0, NULL},
         {0, "backend-path", ARG_TEXT, "FILE", "the backend in this file, and no other", &b->backend_path, 0, 0, NULL},
         {0, "probe-seconds", ARG_NUMBER, "N", "how long a plugin may take when it is tried (default 20)", &b->probe_seconds, 1, 600, NULL},
         {0, "trust", ARG_FLAG, NULL, "take plugin files and folders whoever owns or may write them", &b->trusted, 0, 0, NULL},
@@ -184,6 +189,7 @@ static int32_t open_all(run *r, const environment *env, fak_error *e)
                          .on_capacity = show_capacity};
     int32_t s;
     if ((s = choose_open(&r->choice, &r->backend, env, e)) ||
+        (r->reference && (s = gate_require_reference(&r->choice.device, e))) ||
         (s = gguf_open(&r->file_map, r->model_path, e)) ||
         (s = tokenizer_open(&r->tokenizer, r->file_map, e)) || (s = read_prompt(r, e)) ||
         (s = model_open(&r->model, r->file_map, dtype ? dtype->id : 0, r->context, e)))

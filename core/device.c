@@ -20,6 +20,33 @@ const char *device_class_name(uint32_t klass)
     return klass == FAK_REFERENCE ? "reference" : "approx";
 }
 
+const char *device_cap_name(uint32_t i)
+{
+    static const char *const name[] = {"FusedAttn",    "FusedFFN",      "GraphCompile", "Async",
+                                       "DeviceMemory", "CapacityProbe", "Collective"};
+    return i < sizeof name / sizeof *name ? name[i] : NULL;
+}
+
+const char *device_numerics_name(uint32_t i)
+{
+    static const char *const name[] = {[0] = "act_f32",
+                                       [1] = "act_q8",
+                                       [2] = "act_f16",
+                                       [8] = "batch_invariant",
+                                       [9] = "deterministic"};
+    return i < sizeof name / sizeof *name ? name[i] : NULL;
+}
+
+const char *device_numerics_title(uint32_t i)
+{
+    static const char *const title[] = {[0] = "F32 activations",
+                                        [1] = "Q8 activations",
+                                        [2] = "F16 activations",
+                                        [8] = "batch-invariant",
+                                        [9] = "deterministic"};
+    return i < sizeof title / sizeof *title ? title[i] : NULL;
+}
+
 static int find_in(const fak_op_entry *op, uint32_t ops, uint32_t stride, uint32_t id,
                    fak_op_entry *entry)
 {

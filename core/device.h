@@ -34,4 +34,9 @@ int32_t device_answer(const device *d, int32_t s, const char *what, fak_error *e
 
 const char *device_kind_name(uint32_t kind);  /* "cpu", "discrete", ... */
 const char *device_class_name(uint32_t klass); /* "reference", "approx" */
+/* Bit i of caps: "FusedAttn", ...; of numerics: "act_f32", ... for programs, "F32 activations", ... for
+ * people.  NULL where the ABI has none; i < 32. */
+const char *device_cap_name(uint32_t i);
+const char *device_numerics_name(uint32_t i);
+const char *device_numerics_title(uint32_t i);
 #endif

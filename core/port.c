@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -194,6 +195,7 @@ int port_stat(const char *path, port_status *out)
         (port_status){.owner = st.st_uid,
                       .mode = st.st_mode & 07777u,
                       .folder = S_ISDIR(st.st_mode),
+                      .file = S_ISREG(st.st_mode),
                       .ours = st.st_uid == 0 || st.st_uid == geteuid(),
                       .inode = st.st_ino,
                       .bytes = (uint64_t)st.st_size,
@@ -230,6 +232,47 @@ double port_seconds(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* The rest of the first line of a file of /proc that begins with `key`, after its colon; 0, or -1. */
+static int proc_line(const char *path, const char *key, char *text, size_t bytes)
+{
+    char line[512];
+    int rc = -1;
+    FILE *in = fopen(path, "r");
+    while (rc && in && fgets(line, sizeof line, in)) {
+        char *colon = strchr(line, ':');
+        if (!colon || strncmp(line, key, strlen(key))) continue;
+        colon += 1 + strspn(colon + 1, " \t");
+        colon[strcspn(colon, "\n")] = 0;
+        snprintf(text, bytes, "%s", colon);
+        rc = 0;
+    }
+    if (in) fclose(in);
+    return rc;
+}
+
+void port_machine_look(port_machine *out)
+{
+    struct utsname name = {.sysname = "?"};
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
+    *out = (port_machine){.cores = cores > 0 ? (uint32_t)cores : 1};
+    if (pages > 0) out->memory = (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    uname(&name);
+    size_t release = strspn(name.release, "0123456789"); /* two numbers of it, 6.1 */
+    if (name.release[release] == '.')
+        release += 1 + strspn(name.release + release + 1, "0123456789");
+    snprintf(out->system, sizeof out->system, "%.30s %.*s %.30s", name.sysname,
+             (int)(release < 30 ? release : 30), name.release, name.machine);
+    if (proc_line("/proc/cpuinfo", "model name", out->cpu, sizeof out->cpu))
+        snprintf(out->cpu, sizeof out->cpu, "%.60s", name.machine);
+}
+
+uint64_t port_peak_bytes(void)
+{
+    char text[64];
+    if (proc_line("/proc/self/status", "VmHWM", text, sizeof text)) return 0;
+    return strtoull(text, NULL, 10) * 1024;
 }
 
 uint64_t port_address_limit(void)

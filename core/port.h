@@ -44,7 +44,7 @@ long long port_hidden_bytes(void); /* written to standard output since port_hide
 /* Owner and mode of a file or folder: 0, or -1 with errno. */
 typedef struct port_status {
     uint32_t owner, mode;    /* mode: permission bits */
-    int folder, ours;        /* ours: owned by this process's user or by root */
+    int folder, file, ours;  /* file: a regular one; ours: owned by this process's user or by root */
     uint64_t inode, bytes;
     int64_t modified_ns;
 } port_status;
@@ -53,6 +53,15 @@ int port_stat(const char *path, port_status *out);
 int port_replace_file(const char *path, const char *text, size_t bytes);
 
 double port_seconds(void); /* monotonic */
+
+typedef struct port_machine { /* for evidence: nothing that names this one among its like */
+    char system[96];     /* "Linux 6.1 x86_64" */
+    char cpu[96];        /* its model's name, or that of its kind */
+    uint32_t cores;      /* in use */
+    uint64_t memory;     /* bytes, 0 = unknown */
+} port_machine;
+void port_machine_look(port_machine *out);
+uint64_t port_peak_bytes(void); /* of memory that this process has had resident; 0 = unknown */
 
 /* malloc for sizes that may be more than a size_t can say: then NULL. */
 static inline void *port_alloc(uint64_t bytes)

@@ -119,6 +119,7 @@ int port_stat(const char *path, port_status *out)
     if (stat(path, &st)) return -1;
     *out = (port_status){.mode = 0700, /* whoever gives us files has chosen them */
                          .folder = S_ISDIR(st.st_mode),
+                         .file = S_ISREG(st.st_mode),
                          .ours = 1,
                          .inode = st.st_ino,
                          .bytes = (uint64_t)st.st_size};
@@ -137,6 +138,16 @@ double port_seconds(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+void port_machine_look(port_machine *out)
+{
+    *out = (port_machine){.system = "WASI wasm32", .cpu = "wasm32", .cores = 1};
+}
+
+uint64_t port_peak_bytes(void)
+{
+    return (uint64_t)__builtin_wasm_memory_size(0) * port_page_bytes(); /* it never shrinks */
 }
 
 uint64_t port_address_limit(void)

@@ -47,8 +47,8 @@ int32_t session_feed(session *s, uint32_t slot, const uint32_t *id, uint32_t cou
 uint32_t session_step_rows(const session *s);
 
 /* Appends one id each to the sequences in `count` different slots, in one step where the device takes so
- * many spans.  out: the answers in order, [count, V] F32 or [count] uint32_t.  count is at most the
- * session's slots, and its `wanted` must be as many.  FAK_E_KV_FULL before any work. */
+ * many spans, else in as few as it and the session's `wanted` allow.  out: the answers in order,
+ * [count, V] F32 or [count] uint32_t.  FAK_E_KV_FULL before any work. */
 int32_t session_step_batch(session *s, const uint32_t *slot, const uint32_t *id, uint32_t count,
                            uint32_t want, void *out, fak_error *e);
 
