@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char reference[] = "cpu-ref";
 
@@ -43,6 +44,38 @@ static int32_t unknown(choice *c, const char *name, fak_error *e)
                       names);
 }
 
+/* ---- backends that cannot be built here ---- */
+
+/* Known by name and refused with the reason; a file of that name is used like any other.  People say
+ * and write these names in several ways: no case here. */
+static const struct fenced_row {
+    const char *name, *alias, *needs;
+} fenced[] = {
+    {"metal", "mps", "Apple's toolchain with its Metal framework"},
+    {"coreml", "ane", "Apple's toolchain with its Core ML framework"},
+};
+
+static const struct fenced_row *find_fenced(const char *name)
+{
+    for (size_t i = 0; i < sizeof fenced / sizeof *fenced; i++)
+        if (!strcasecmp(name, fenced[i].name) || !strcasecmp(name, fenced[i].alias))
+            return &fenced[i];
+    return NULL;
+}
+
+static int32_t find_backend(choice *c, const char *name, plugin **p, fak_error *e)
+{
+    const struct fenced_row *f = find_fenced(name);
+    *p = plugins_find(&c->all, name);
+    if (!*p && f) *p = plugins_find(&c->all, f->name);
+    if (*p) return FAK_OK;
+    if (!f) return unknown(c, name, e);
+    return status_set(e, STATUS_REFUSED,
+                      "backend %s is fenced: it needs %s, which this build does not have; see "
+                      "abi/SUPPORT.md",
+                      f->name, f->needs);
+}
+
 static int32_t find_device(const plugin *p, const char *wanted, const fak_setting *set,
                            uint32_t sets, uint32_t *index, fak_error *e)
 {
@@ -77,11 +110,10 @@ static int32_t open_named(choice *c, const choose_options *o, const char *spec, 
     if (n > SEARCH_NAME_MAX) return unknown(c, spec, e);
     memcpy(name, spec, n);
     name[n] = 0;
-    plugin *p = plugins_find(&c->all, name);
-    if (!p) return unknown(c, name, e);
+    plugin *p;
     int32_t s;
-    if ((s = plugin_probe(p, o->probe_seconds, e)) || (s = plugin_load(&c->all, p, e)) ||
-        (s = choose_settings(&o->settings, text, set, e)) ||
+    if ((s = find_backend(c, name, &p, e)) || (s = plugin_probe(p, o->probe_seconds, e)) ||
+        (s = plugin_load(&c->all, p, e)) || (s = choose_settings(&o->settings, text, set, e)) ||
         (s = find_device(p, colon ? colon + 1 : NULL, set, o->settings.count, &index, e)))
         return s;
     return device_open(&c->device, p, index, set, o->settings.count, e);

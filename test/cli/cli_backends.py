@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """fakrun backends, and choosing one.  Usage: see common.py."""
+import glob
+import json
 import os
 import shutil
 import tempfile
 
-from common import DTYPES, PLUGINS, ROOM, SO, Case, contents, environment, main, model, room
+from common import (DTYPES, HERE, PLUGINS, ROOM, SO, Case, contents, environment, main, model,
+                    room)
 
 
 class Backends(Case):
@@ -22,6 +25,38 @@ class Backends(Case):
         said = self.backend_refused(["--backend", "nope"],
                                     env=environment(FAK_PLUGIN_PATH="/nonexistent/plugins"))
         self.assertIn("/nonexistent/plugins: No such file or directory", said.err)
+
+    def test_fenced_names(self):
+        for name, *others in (("metal", "METAL", "mps", "metal:0", "MPS:x"),
+                              ("coreml", "CoreML", "ane", "ANE:0")):
+            for spec in (name, *others):
+                said = self.backend_refused(["--backend", spec], f"backend {name} is fenced",
+                                            "Apple's toolchain", "abi/SUPPORT.md")
+                self.assertEqual(len(said.err.splitlines()), 1)  # folders do not matter
+            self.backend_refused([], f"backend {name} is fenced", env=environment(FAK_BACKEND=name))
+        for name in ("metal2", "meta", "mps-x", "apple"):
+            self.backend_refused(["--backend", name], f'no backend "{name}"')
+
+    def test_fences_say_what_their_evidence_says(self):
+        """abi/evidence holds what was said; the support matrix is made from it."""
+        found = []
+        for path in glob.glob(os.path.join(HERE, "..", "..", "abi", "evidence", "*.json")):
+            fence = json.loads(contents(path))
+            if fence.get("evidence") == "fence":
+                said = self.backend_refused(["--backend", fence["backend"]])
+                self.assertEqual((said.err, said.code), (fence["said"] + "\n", fence["exit"]))
+                found.append(fence["backend"])
+        self.assertEqual(sorted(found), ["coreml", "metal"])
+
+    def test_a_file_of_a_fenced_name_is_used(self):
+        folder = tempfile.mkdtemp(dir=ROOM)
+        shutil.copy(SO, os.path.join(folder, "fak-backend-metal.so"))
+        for name in ("metal", "Metal", "mps"):  # found, read, and refused for what it is
+            self.backend_refused(["--backend", name], "fak-backend-metal.so",
+                                 "its note calls it cpu-ref",
+                                 env=environment(FAK_PLUGIN_PATH=folder))
+        self.backend_refused(["--backend", "ane"], "backend coreml is fenced",
+                             env=environment(FAK_PLUGIN_PATH=folder))
 
     def test_named_devices(self):
         for spec in ("cpu-ref", "cpu-ref:0", "cpu-ref:cpu:ref"):
