@@ -236,6 +236,41 @@ static void test_borrowed_weights(void **state)
     engine_close(&g);
 }
 
+/* What staging is made of: a weight that is unloaded is gone, and loaded again it is in its place.  A limit
+ * of resident weights is refused, not passed over, where they are always all there. */
+static void test_weights_go_and_come(void **state)
+{
+    (void)state;
+    engine g;
+    uint32_t token[N], tried = 0;
+    fak_error e = {0};
+    fak_limits limits = paged(FAK_ACT_F32);
+    engine_open(&g, "tiny-q8_0.gguf", "honest", "exact=1", &limits, 0);
+    engine_tokens(&g, 1, token, N);
+    engine_feed(&g, 0, 0, token, N, FAK_WANT_LOGITS, want);
+    uint64_t allocations = stats_of(&g).allocations;
+    for (uint32_t i = 0; i < g.program.values; i++) {
+        if (g.program.value[i].kind != FAK_WEIGHT) continue;
+        assert_int_equal(api(&g)->unload(handle(&g), &i, 1, &e), FAK_OK);
+        engine_feed(&g, 0, 0, token, N, FAK_WANT_LOGITS, got);
+        assert_memory_not_equal(got, want, N * (size_t)g.V * sizeof *got);
+        uint64_t before = stats_of(&g).bytes_up;
+        if (program_load(&g.program, NULL, NULL, &e)) fail_msg("%s", e.message);
+        uint64_t again = stats_of(&g).bytes_up - before; /* this one, and no other */
+        assert_in_range(again, 1, g.program.report[SIDE_DEVICE].weight_bytes / 2);
+        engine_feed(&g, 0, 0, token, N, FAK_WANT_LOGITS, got);
+        assert_rows(got, want, N * (size_t)g.V);
+        tried++;
+    }
+    assert_true(tried > 10);
+    assert_int_equal(stats_of(&g).allocations, allocations);
+    engine_end(&g);
+    limits.weight_bytes = 1 << 20;
+    assert_int_equal(engine_try(&g, &limits, 0, &e), FAK_E_UNSUPPORTED);
+    assert_message(&e, "weights are all resident");
+    engine_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_session_fills_every_slot),
         cmocka_unit_test(test_kv_rows),
         cmocka_unit_test(test_borrowed_weights),
+        cmocka_unit_test(test_weights_go_and_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

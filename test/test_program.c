@@ -498,6 +498,51 @@ static void test_keep_all(void **state)
     }
 }
 
+/* A weight that says something which a device does not know is left to the host, and nothing else is. */
+static void test_unknown_forms(void **state)
+{
+    static const struct {
+        size_t offset;
+        uint32_t word;
+    } form[] = {{offsetof(fak_value, layout), 1},
+                {offsetof(fak_value, quant_bits), 4},
+                {offsetof(fak_value, quant_act_scale), 0x3f000000}};
+    static const char *const backend[] = {"cpu-ref", "honest"};
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        engine g;
+        uint32_t verdict[OPS], w = 0;
+        fak_error e = {0};
+        prepare(&g, backend[i / 3], NULL, FAK_DRY_RUN);
+        const program *p = &g.program;
+        fak_report report = {.struct_size = sizeof report};
+        fak_program *out = NULL;
+        fak_plan *changed = malloc(p->fused.block->bytes);
+        assert_non_null(changed);
+        memcpy(changed, p->fused.block, p->fused.block->bytes);
+        for (uint32_t k = 0; !w; k++)
+            if (p->op[k].id == FAK_OP_NORM_MATMUL || p->op[k].id == FAK_OP_MATMUL)
+                w = p->op[k].in[p->op[k].id == FAK_OP_MATMUL ? 1 : 2];
+        memcpy((char *)changed + changed->values.offset + w * (size_t)changed->values.stride +
+                   form[i % 3].offset,
+               &form[i % 3].word, 4);
+        for (uint32_t k = 0; k < p->ops; k++) verdict[k] = FAK_TAKEN;
+        if (g.backend.dev.api.prepare(g.backend.dev.handle, changed, &p->limits, NULL, FAK_DRY_RUN,
+                                      verdict, &report, &out, &e))
+            fail_msg("%s", e.message);
+        uint32_t left = 0;
+        for (uint32_t k = 0; k < p->ops; k++) {
+            int reads = 0;
+            for (uint32_t j = 0; j < OP_INPUTS; j++) reads |= p->op[k].in[j] == w;
+            assert_int_equal(verdict[k], reads ? FAK_HOST : FAK_TAKEN);
+            left += reads != 0;
+        }
+        assert_int_equal(left, 1);
+        free(changed);
+        engine_close(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -514,6 +559,7 @@ int main(void)
         cmocka_unit_test(test_late_keeps_flags),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_keep_all),
+        cmocka_unit_test(test_unknown_forms),
         cmocka_unit_test(test_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
