@@ -46,8 +46,8 @@ static int32_t unknown(choice *c, const char *name, fak_error *e)
 
 /* ---- backends that cannot be built here ---- */
 
-/* Known by name and refused with the reason; a file of that name is used like any other.  People say
- * and write these names in several ways: no case here. */
+/* Known by name and refused with the reason; a file of that name is used like any other.  People
+ * write these names in several ways: case does not matter. */
 static const struct fenced_row {
     const char *name, *alias, *needs;
 } fenced[] = {

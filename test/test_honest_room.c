@@ -236,8 +236,8 @@ static void test_borrowed_weights(void **state)
     engine_close(&g);
 }
 
-/* What staging is made of: a weight that is unloaded is gone, and loaded again it is in its place.  A limit
- * of resident weights is refused, not passed over, where they are always all there. */
+/* What staging is made of: a weight that is unloaded is gone, and loaded again it is in its place.
+ * A limit of resident weights is refused, not passed over, where they are always all there. */
 static void test_weights_go_and_come(void **state)
 {
     (void)state;

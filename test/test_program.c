@@ -498,7 +498,7 @@ static void test_keep_all(void **state)
     }
 }
 
-/* A weight that says something which a device does not know is left to the host, and nothing else is. */
+/* A weight that says what a device does not know is left to the host, and nothing else is. */
 static void test_unknown_forms(void **state)
 {
     static const struct {
