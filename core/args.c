@@ -164,7 +164,8 @@ int32_t args_parse(const args *a, int argc, char **argv, const char **operand, f
     if (given > a->operands)
         return status_set(e, STATUS_REFUSED, "unexpected word \"%s\"; see --help",
                           argv[optind + (int)a->operands]);
-    if (given < a->operands)
+    for (uint32_t i = given; i < a->operands; i++) operand[i] = NULL;
+    if (given < a->operands && !a->may_lack)
         return status_set(e, STATUS_REFUSED, "a MODEL is missing; %s", a->usage);
     for (uint32_t i = 0; i < given; i++) operand[i] = argv[optind + (int)i];
     return FAK_OK;

@@ -36,6 +36,7 @@ typedef struct args {
     const arg *table;
     uint32_t count;
     uint32_t operands;    /* words that are no options: exactly so many */
+    int may_lack;         /* or fewer: operand[] is NULL where none was given */
 } args;
 
 /* Fills the table's outs and operand[a->operands].  STATUS_REFUSED with one sentence; 1 when --help was

@@ -196,6 +196,7 @@ int cmd_backends(int argc, char **argv, const environment *env)
         "  fakrun backends -v\n  FAK_PLUGIN_PATH=$PWD/build fakrun backends --json\n",
         table,
         sizeof table / sizeof *table,
+        0,
         0};
     int rc = cmd_parse(&a, argc, argv, NULL);
     if (rc >= 0) return rc;

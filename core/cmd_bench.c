@@ -93,6 +93,7 @@ static int parse(bench *b, int argc, char **argv)
         examples,
         table,
         sizeof table / sizeof *table,
+        0,
         0};
     fak_error e;
     port_status there;

@@ -251,7 +251,8 @@ static int parse(inspect *o, int argc, char **argv)
         "  fakrun inspect model.gguf --ctx 8192 --dtype f32\n",
         table,
         sizeof table / sizeof *table,
-        1};
+        1,
+        0};
     fak_error e;
     int rc = cmd_parse(&a, argc, argv, &o->path);
     if (rc >= 0 || !o->plan || !o->json) return rc;

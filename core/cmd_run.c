@@ -127,6 +127,7 @@ static int parse(run *r, int argc, char **argv)
         examples,
         table,
         sizeof table / sizeof *table,
+        0,
         0};
     fak_error e;
     int rc = cmd_parse(&a, argc, argv, NULL);

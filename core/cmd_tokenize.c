@@ -46,6 +46,7 @@ int cmd_tokenize(int argc, char **argv, const environment *env)
         "  fakrun tokenize -m model.gguf -f book.txt --json\n",
         table,
         sizeof table / sizeof *table,
+        0,
         0};
     (void)env;
     int rc = cmd_parse(&a, argc, argv, NULL);

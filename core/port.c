@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,42 +123,103 @@ static int await(pid_t pid, double until, int *status)
     }
 }
 
-port_result port_run(char *const *argv, double seconds, char *out, size_t out_bytes)
+typedef struct child {
+    pid_t pid; /* not above 0: it was not started, and number says why */
+    int in, number;
+} child;
+
+static child start(char *const *argv)
 {
-    port_result r = {.end = PORT_NOT_STARTED};
-    int pipes[2], failed[2], status = 0;
-    double until = port_seconds() + seconds;
+    int pipes[2], failed[2], status;
+    child c = {.pid = -1};
     if (pipe2(pipes, O_CLOEXEC)) {
-        r.number = errno;
-        return r;
+        c.number = errno;
+        return c;
     }
     if (pipe2(failed, O_CLOEXEC)) {
-        r.number = errno;
+        c.number = errno;
         close(pipes[0]);
         close(pipes[1]);
-        return r;
+        return c;
     }
-    pid_t pid = fork();
-    if (pid == 0) become(argv, pipes[1], failed[1]);
-    r.number = errno;
+    c.in = pipes[0];
+    c.pid = fork();
+    if (c.pid == 0) become(argv, pipes[1], failed[1]);
+    c.number = errno;
     close(pipes[1]);
     close(failed[1]);
-    if (pid > 0 && read(failed[0], &r.number, sizeof r.number) == (ssize_t)sizeof r.number) {
-        waitpid(pid, &status, 0);
-    } else if (pid > 0) {
-        int late = collect(pipes[0], until, out, out_bytes, &r.bytes) || await(pid, until, &status);
-        if (late) {
-            kill(-pid, SIGKILL);
-            kill(pid, SIGKILL);
-            waitpid(pid, &status, 0);
-        }
-        r.end = late ? PORT_TIMEOUT : WIFSIGNALED(status) ? PORT_SIGNAL : PORT_EXIT;
-        r.number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
-        kill(-pid, SIGKILL); /* what it left running */
+    if (c.pid > 0 && read(failed[0], &c.number, sizeof c.number) == (ssize_t)sizeof c.number) {
+        waitpid(c.pid, &status, 0);
+        c.pid = -1;
     }
-    close(pipes[0]);
+    if (c.pid <= 0) close(c.in);
     close(failed[0]);
+    return c;
+}
+
+/* Ends it, where it has not ended until then, and what it has left running. */
+static port_result finish(child *c, int late, double until)
+{
+    port_result r = {.end = PORT_TIMEOUT};
+    int status = 0;
+    late = late || await(c->pid, until, &status);
+    kill(-c->pid, SIGKILL);
+    if (late) {
+        kill(c->pid, SIGKILL);
+        waitpid(c->pid, &status, 0);
+    }
+    close(c->in);
+    if (!late) r.end = WIFSIGNALED(status) ? PORT_SIGNAL : PORT_EXIT;
+    r.number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
     return r;
+}
+
+port_result port_run(char *const *argv, double seconds, char *out, size_t out_bytes)
+{
+    double until = port_seconds() + seconds;
+    size_t bytes = 0;
+    child c = start(argv);
+    if (c.pid <= 0) return (port_result){.end = PORT_NOT_STARTED, .number = c.number};
+    int late = collect(c.in, until, out, out_bytes, &bytes);
+    port_result r = finish(&c, late, until);
+    r.bytes = bytes;
+    return r;
+}
+
+enum { LINE = 16384 };
+
+/* Hands out the whole lines of held[n]; returns the bytes of what is left, moved to the front. */
+static size_t hand_out(char *held, size_t n, void (*line)(void *self, char *text), void *self)
+{
+    char *at = held, *end;
+    while ((end = memchr(at, '\n', n - (size_t)(at - held)))) {
+        *end = 0;
+        line(self, at);
+        at = end + 1;
+    }
+    n -= (size_t)(at - held);
+    memmove(held, at, n);
+    return n == LINE ? 0 : n; /* a line that is longer is none of ours */
+}
+
+port_result port_run_lines(char *const *argv, double *seconds, void (*line)(void *self, char *text),
+                           void *self)
+{
+    char *held = malloc(LINE);
+    if (!held) return (port_result){.end = PORT_NOT_STARTED, .number = ENOMEM};
+    child c = start(argv);
+    int late = -1;
+    for (size_t n = 0, got; c.pid > 0 && late < 0; n = hand_out(held, n + got, line, self)) {
+        struct pollfd p = {.fd = c.in, .events = POLLIN};
+        int ready = poll(&p, 1, (int)(*seconds * 1000) + 1);
+        ssize_t bytes = ready > 0 ? read(c.in, held + n, LINE - n) : 0;
+        got = bytes > 0 ? (size_t)bytes : 0;
+        if (ready == 0) late = 1;
+        if (ready > 0 && bytes == 0) late = 0;
+    }
+    free(held);
+    if (c.pid <= 0) return (port_result){.end = PORT_NOT_STARTED, .number = c.number};
+    return finish(&c, late, port_seconds() + *seconds);
 }
 
 const char *port_signal_name(int number, char *text, size_t bytes)
@@ -170,19 +232,60 @@ const char *port_signal_name(int number, char *text, size_t bytes)
     return text;
 }
 
+static int hide(int fd)
+{
+    int hidden = memfd_create("output", MFD_CLOEXEC);
+    if (hidden < 0 || dup2(hidden, fd) < 0) return -1;
+    close(hidden);
+    return 0;
+}
+
+static long long hidden_bytes(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) ? 0 : (long long)st.st_size;
+}
+
 int port_hide_output(void)
 {
     int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 10);
-    int hidden = memfd_create("output", MFD_CLOEXEC);
-    if (kept < 0 || hidden < 0 || dup2(hidden, STDOUT_FILENO) < 0) return -1;
-    close(hidden);
-    return kept;
+    return kept < 0 || hide(STDOUT_FILENO) ? -1 : kept;
 }
 
 long long port_hidden_bytes(void)
 {
-    struct stat st;
-    return fstat(STDOUT_FILENO, &st) ? 0 : (long long)st.st_size;
+    return hidden_bytes(STDOUT_FILENO);
+}
+
+int port_hide_errors(void)
+{
+    return hide(STDERR_FILENO);
+}
+
+long long port_hidden_error_bytes(void)
+{
+    return hidden_bytes(STDERR_FILENO);
+}
+
+/* ---- threads ---- */
+
+typedef struct work {
+    void (*fn)(void *self);
+    void *self;
+} work;
+
+static void *run_work(void *w)
+{
+    ((work *)w)->fn(((work *)w)->self);
+    return NULL;
+}
+
+int port_in_thread(void (*fn)(void *self), void *self)
+{
+    pthread_t thread;
+    work w = {fn, self};
+    if (pthread_create(&thread, NULL, run_work, &w)) return -1;
+    return pthread_join(thread, NULL) ? -1 : 0;
 }
 
 /* ---- files ---- */

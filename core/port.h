@@ -36,10 +36,20 @@ typedef struct port_result {
 /* Runs argv[0] (a path) with nothing to read and its standard error thrown away; kills it, and what it
  * has started, after so many seconds.  Its environment is ours. */
 port_result port_run(char *const *argv, double seconds, char *out, size_t out_bytes);
+/* The same, but each line that it writes is given to `line` as it comes (without its end); it is killed
+ * when none has come for so many seconds, which `line` may change.  bytes says nothing. */
+port_result port_run_lines(char *const *argv, double *seconds,
+                           void (*line)(void *self, char *text), void *self);
 const char *port_signal_name(int number, char *text, size_t bytes); /* "SIGSEGV" */
 /* Standard output becomes a hidden file; returns a descriptor that goes where it went, or -1. */
 int port_hide_output(void);
 long long port_hidden_bytes(void); /* written to standard output since port_hide_output */
+/* Likewise for standard error, which goes nowhere. */
+int port_hide_errors(void);
+long long port_hidden_error_bytes(void);
+
+/* Runs fn(self) in a thread of its own and waits for its end; where there are no threads, in this one. */
+int port_in_thread(void (*fn)(void *self), void *self); /* 0, or -1: it did not run */
 
 /* Owner and mode of a file or folder: 0, or -1 with errno. */
 typedef struct port_status {

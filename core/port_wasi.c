@@ -96,6 +96,19 @@ port_result port_run(char *const *argv, double seconds, char *out, size_t out_by
     return (port_result){.end = PORT_NOT_STARTED, .number = ENOSYS};
 }
 
+port_result port_run_lines(char *const *argv, double *seconds,
+                           void (*line)(void *self, char *text), void *self)
+{
+    (void)argv, (void)seconds, (void)line, (void)self;
+    return (port_result){.end = PORT_NOT_STARTED, .number = ENOSYS};
+}
+
+int port_in_thread(void (*fn)(void *self), void *self)
+{
+    fn(self);
+    return 0;
+}
+
 const char *port_signal_name(int number, char *text, size_t bytes)
 {
     snprintf(text, bytes, "signal %d", number);
@@ -109,6 +122,17 @@ int port_hide_output(void)
 }
 
 long long port_hidden_bytes(void)
+{
+    return 0;
+}
+
+int port_hide_errors(void)
+{
+    errno = ENOSYS;
+    return -1;
+}
+
+long long port_hidden_error_bytes(void)
 {
     return 0;
 }
