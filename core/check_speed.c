@@ -9,16 +9,17 @@
 #include <stdlib.h>
 
 enum { MOST = 25, CONTEXT = 320 };
-static const double enough_s = 0.05; /* seconds for one figure, when fewer repetitions take longer */
+static const double enough_s =
+    0.05; /* seconds for one figure, when fewer repetitions take longer */
 
 typedef struct timing {
     uint32_t op, in, out, rows;
 } timing;
 
 static const timing timings[] = {
-    {FAK_OP_MATMUL, 576, 1536, 1},  {FAK_OP_MATMUL, 576, 1536, 32}, {FAK_OP_EMBED, 576, 512, 32},
-    {FAK_OP_RMSNORM, 576, 0, 1},    {FAK_OP_RMSNORM, 576, 0, 32},   {FAK_OP_GLU, 1536, 0, 32},
-    {FAK_OP_ATTENTION, 576, 0, 1},  {FAK_OP_ATTENTION, 576, 0, 32}, {FAK_OP_FFN, 256, 512, 1},
+    {FAK_OP_MATMUL, 576, 1536, 1}, {FAK_OP_MATMUL, 576, 1536, 32}, {FAK_OP_EMBED, 576, 512, 32},
+    {FAK_OP_RMSNORM, 576, 0, 1},   {FAK_OP_RMSNORM, 576, 0, 32},   {FAK_OP_GLU, 1536, 0, 32},
+    {FAK_OP_ATTENTION, 576, 0, 1}, {FAK_OP_ATTENTION, 576, 0, 32}, {FAK_OP_FFN, 256, 512, 1},
 };
 
 static void build(rig *r, const timing *t, uint32_t dtype)
@@ -27,8 +28,11 @@ static void build(rig *r, const timing *t, uint32_t dtype)
     fak_op o = {.id = t->op, .in = {x}};
     if (t->op == FAK_OP_ATTENTION) {
         uint32_t k = rig_input(r, 192, 0), v = rig_input(r, 192, 0), tab = rig_table(r, 64);
-        rig_op(r, (fak_op){.id = FAK_OP_KV_APPEND, .in = {k, v, tab}, .kv_heads = 3,
-                           .head_dim = 64, .rot_dim = 64});
+        rig_op(r, (fak_op){.id = FAK_OP_KV_APPEND,
+                           .in = {k, v, tab},
+                           .kv_heads = 3,
+                           .head_dim = 64,
+                           .rot_dim = 64});
         o.heads = 9, o.kv_heads = 3, o.head_dim = 64, o.scale = 0.125f;
     }
     if (t->op == FAK_OP_EMBED) o.in[0] = rig_weight(r, dtype, t->out, t->in, 0, 1);

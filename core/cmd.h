@@ -14,6 +14,8 @@ int cmd_backends(int argc, char **argv, const environment *env);
 int cmd_inspect(int argc, char **argv, const environment *env);
 int cmd_tokenize(int argc, char **argv, const environment *env);
 int cmd_bench(int argc, char **argv, const environment *env);
+int cmd_opcheck(int argc, char **argv, const environment *env);
+int cmd_opcheck_rungs(int argc, char **argv, const environment *env);
 int cmd_probe(int argc, char **argv, const environment *env);
 
 extern volatile sig_atomic_t cmd_interrupted; /* set by Ctrl-C */

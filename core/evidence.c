@@ -86,7 +86,7 @@ void evidence_word(const char *word, char *out, size_t bytes)
 }
 
 /* The words, those with other signs than usual ones in quotes. */
-static json_t *command_of(int argc, char **argv)
+json_t *evidence_command(int argc, char **argv)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "-_.,:=+@%/";
@@ -179,7 +179,7 @@ json_t *evidence_head(const char *kind, int argc, char **argv, const device *d,
     return json_pack("{s:s, s:i, s:{s:s, s:[i, i]}, s:o, s:o, s:o, s:o, s:o, s:o}", "evidence",
                      kind, "schema", 1, "fak", "version", TEXT_OF(FAK_VERSION), "abi",
                      FAK_ABI_MAJOR, FAK_ABI_MINOR, "date", date_now(), "command",
-                     command_of(argc, argv), "machine", machine_here(), "plugin",
+                     evidence_command(argc, argv), "machine", machine_here(), "plugin",
                      describe_plugin(d->from), "device", describe_device(d), "settings",
                      list_settings(settings));
 }

@@ -12,6 +12,8 @@
  * of a linked-in plugin is that of fakrun itself, null where nobody can tell.  NULL without memory. */
 json_t *evidence_head(const char *kind, int argc, char **argv, const device *d,
                       const arg_list *settings);
+/* The words after "fakrun", of paths only the last part. */
+json_t *evidence_command(int argc, char **argv);
 /* {"file", "sha256"} of a file; of one in parts that is the first part's. */
 json_t *evidence_model(const char *path);
 /* Adds `value` (taken over) to the object; -1 when either is NULL. */

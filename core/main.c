@@ -24,9 +24,14 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(int, char **, const environment *);
-    } command[] = {{"run", cmd_run},         {"backends", cmd_backends},
-                   {"inspect", cmd_inspect}, {"tokenize", cmd_tokenize},
-                   {"bench", cmd_bench},     {"probe-backend", cmd_probe}};
+    } command[] = {{"run", cmd_run},
+                   {"backends", cmd_backends},
+                   {"inspect", cmd_inspect},
+                   {"tokenize", cmd_tokenize},
+                   {"bench", cmd_bench},
+                   {"opcheck", cmd_opcheck},
+                   {"opcheck-rungs", cmd_opcheck_rungs},
+                   {"probe-backend", cmd_probe}};
     char cache[4096];
     environment env = {port_environment("FAK_PLUGIN_PATH"), port_environment("FAK_BACKEND"),
                        cache_folder(cache, sizeof cache)};
@@ -37,6 +42,7 @@ int main(int argc, char **argv)
     if (argc < 2 || argv[1][0] == '-') return cmd_run(argc, argv, &env);
     fak_error e;
     status_set(&e, STATUS_REFUSED,
-               "unknown command \"%.60s\"; there are: backends, bench, inspect, tokenize", argv[1]);
+               "unknown command \"%.60s\"; there are: backends, bench, inspect, opcheck, tokenize",
+               argv[1]);
     return cmd_fail(&e);
 }

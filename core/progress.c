@@ -27,8 +27,17 @@ void progress_show(progress *p, uint64_t done)
     fflush(stderr);
 }
 
+void progress_say(progress *p, const char *what)
+{
+    double now = port_seconds();
+    if (!p->on || now - p->start < 0.5 || now - p->shown < 0.1) return;
+    p->shown = now;
+    fprintf(stderr, "\r%-78.78s", what);
+    fflush(stderr);
+}
+
 void progress_end(progress *p)
 {
-    if (p->shown > 0) fprintf(stderr, "\r%*s\r", 60, "");
+    if (p->shown > 0) fprintf(stderr, "\r%*s\r", 78, "");
     p->shown = 0;
 }

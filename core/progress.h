@@ -12,5 +12,7 @@ typedef struct progress { /* zero-initialise */
 
 void progress_start(progress *p, const char *what, uint64_t total, int quiet);
 void progress_show(progress *p, uint64_t done);
+/* Instead of a share: what is being done. */
+void progress_say(progress *p, const char *what);
 void progress_end(progress *p); /* wipes the bar */
 #endif

@@ -87,7 +87,7 @@ watch_state watch_look(void)
     s.of[WATCH_UMASK] = mask;
     siginfo_t info = {0};
     s.of[WATCH_CHILDREN] = !waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT);
-    s.of[WATCH_THREADS] = watch_threads(0);
+    s.of[WATCH_THREADS] = count_entries("/proc/self/task");
     s.of[WATCH_DESCRIPTORS] = count_entries("/proc/self/fd");
     return s;
 }
