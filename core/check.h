@@ -40,7 +40,7 @@ typedef struct check {
     check_row row;             /* in the making */
     uint32_t count[CHECK_RUNGS][CHECK_VERDICTS];
     uint8_t taken[EXEC_IDS];   /* ops of which some case passed in check_ops */
-    int stopped;               /* no more can be asked of the device: later checks abstain */
+    const char *stopped;       /* why no more can be asked of the device; NULL: it can */
 } check;
 
 /* Begins a check, and says so. */

@@ -1,6 +1,7 @@
 /* check_caps - R2: what a device claims is there.  Async and what it moves are judged by its own counts
  * (fak.stats/1), not by clocks; memory by what it reports and by what malloc gives out meanwhile. */
 #include "check.h"
+#include "golden.h"
 #include "rig.h"
 #include "session.h"
 #include "watch.h"
@@ -226,10 +227,24 @@ static void check_fused(check *c, uint32_t cap, const char *name, uint32_t op)
         check_end(c, CHECK_FAIL, "it lists the op and leaves every case of it to the host");
 }
 
+/* Reference is proven bit for bit; Approx promises no less than the floors. */
+static void check_class(check *c, fak_error *e)
+{
+    int reference = c->dev.facts.klass == FAK_REFERENCE;
+    check_begin(c, R2, "class", "%s", device_class_name(c->dev.facts.klass));
+    int32_t s = reference ? golden_compare(&c->dev, c->host, e) : gate_promises(&c->dev, e);
+    const elfnote *note = &c->plugin->note;
+    if (!s && note->there && note->klass == FAK_REFERENCE && !reference && !c->sets)
+        s = status_set(e, STATUS_GATE, "its note claims class reference; the device is of class %s",
+                       device_class_name(c->dev.facts.klass));
+    check_answer(c, s, e);
+}
+
 void check_caps(check *c)
 {
     counted n = {0};
     fak_error e;
+    check_class(c, &e);
     check_fused(c, FAK_CAP_FUSED_ATTN, "FusedAttn", FAK_OP_ATTENTION);
     check_fused(c, FAK_CAP_FUSED_FFN, "FusedFFN", FAK_OP_FFN);
     tell(c, FAK_CAP_GRAPH_COMPILE, "GraphCompile", "ops are run in ranges");

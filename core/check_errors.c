@@ -129,7 +129,7 @@ static void check_host_memory(check *c)
     }
     watch_allocations_end();
     check_answer(c, s, &e);
-    if (check_open(c, NULL, NULL, &e)) c->stopped = 1;
+    if (check_open(c, NULL, NULL, &e)) c->stopped = "it does not open again";
 }
 
 /* ---- what the backend lets fail itself ---- */
@@ -188,7 +188,7 @@ static void check_fault(check *c, const fault *f)
     if (!s && !c->row.cases)
         s = status_set(&e, STATUS_GATE, "option %s makes nothing fail", f->option);
     check_answer(c, s, &e);
-    if (check_open(c, NULL, NULL, &e)) c->stopped = 1;
+    if (check_open(c, NULL, NULL, &e)) c->stopped = "it does not open again";
 }
 
 /* ---- what it does not know ---- */
@@ -287,7 +287,7 @@ static void check_leaks(check *c)
                            "%s grows by %" PRIu64 " with every device that is opened and closed",
                            name[i], (n[i][CYCLES] - n[i][1]) / (CYCLES - 1));
     check_answer(c, s, &e);
-    if (check_open(c, NULL, NULL, &e)) c->stopped = 1;
+    if (check_open(c, NULL, NULL, &e)) c->stopped = "it does not open again";
 }
 
 void check_errors(check *c)

@@ -1,8 +1,6 @@
 /* check_load - R0: what happens before anything is computed, and what is left when all is over. */
 #include "check.h"
 #include "float_mode.h"
-#include "golden.h"
-#include "port.h"
 #include "watch.h"
 
 #include <inttypes.h>
@@ -79,28 +77,16 @@ static void unknown_option(check *c, fak_error *e)
     }
 }
 
-/* Reference is proven bit for bit; Approx promises no less than the floors. */
-static void klass(check *c, fak_error *e)
-{
-    int reference = c->dev.facts.klass == FAK_REFERENCE;
-    check_begin(c, R0, "class", "%s", device_class_name(c->dev.facts.klass));
-    int32_t s = reference ? golden_compare(&c->dev, c->host, e) : gate_promises(&c->dev, e);
-    const elfnote *note = &c->plugin->note;
-    if (!s && note->there && note->klass == FAK_REFERENCE && !reference && !c->sets)
-        s = status_set(e, STATUS_GATE, "its note claims class reference; the device is of class %s",
-                       device_class_name(c->dev.facts.klass));
-    check_answer(c, s, e);
-}
-
 void check_load(check *c)
 {
     fak_error e = {0};
     at_start = watch_look();
-    c->stopped = load(c, &e) || devices(c, &e) || open_device(c, &e);
-    if (c->stopped) return;
+    if (load(c, &e) || devices(c, &e) || open_device(c, &e)) {
+        c->stopped = "it does not open";
+        return;
+    }
     unknown_option(c, &e);
-    c->stopped = check_open(c, NULL, NULL, &e) != 0;
-    if (!c->stopped) klass(c, &e);
+    if (check_open(c, NULL, NULL, &e)) c->stopped = "it does not open again";
 }
 
 /* ---- manners ---- */

@@ -267,6 +267,7 @@ static int32_t run_case(check *c, uint32_t id, uint32_t dtype, uint32_t act, uin
         snprintf(why, sizeof why, "%s", e->message);
         status_set(e, rc, "%s: %s", text, why);
     }
+    if (r.touched) c->stopped = "it writes into memory that is not its own";
     rig_close(&r);
     return rc;
 }
@@ -292,7 +293,7 @@ static void check_op(check *c, uint32_t id, uint32_t dtype, uint32_t act, uint32
                 : act & FAK_ACT_F16                                       ? ", F16 activations"
                                                                           : ", F32 activations");
     if (c->stopped) {
-        check_end(c, CHECK_ABSTAIN, "the device could not be opened again");
+        check_end(c, CHECK_ABSTAIN, c->stopped);
         return;
     }
     for (uint32_t i = 0; !s && i < all.count; i++) {
@@ -302,7 +303,8 @@ static void check_op(check *c, uint32_t id, uint32_t dtype, uint32_t act, uint32
     }
     if (s) {
         check_end(c, CHECK_FAIL, e.message);
-        if (s != STATUS_GATE && check_open(c, NULL, NULL, &e)) c->stopped = 1;
+        if (s != STATUS_GATE && check_open(c, NULL, NULL, &e))
+            c->stopped = "it does not open again";
     } else if (!c->row.cases) {
         check_end(c, CHECK_ABSTAIN, t.unsupported ? "it does not keep kv so" : "left to the host");
     } else if (t.left) {

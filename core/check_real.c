@@ -116,7 +116,8 @@ static void run_mode(check *c, real *r, uint32_t act)
     }
     if (!s) describe(&t, greedy, &e);
     check_end(c, s ? CHECK_FAIL : CHECK_PASS, e.message);
-    if (s && s != STATUS_GATE && check_open(c, NULL, NULL, &e)) c->stopped = 1;
+    if (s && s != STATUS_GATE && check_open(c, NULL, NULL, &e))
+        c->stopped = "it does not open again";
 }
 
 void check_real(check *c)

@@ -329,7 +329,8 @@ static void run_script(check *c, toy *g, const mode *m, const script *s, gate_ta
     else
         check_answer(c, rc, &e);
     pair_close(&p);
-    if (rc && rc != STATUS_GATE && check_open(c, NULL, NULL, &e)) c->stopped = 1;
+    if (rc && rc != STATUS_GATE && check_open(c, NULL, NULL, &e))
+        c->stopped = "it does not open again";
 }
 
 /* KEEP_ALL: every value readable and writable, ops run one at a time; the first that parts is named. */
@@ -352,7 +353,8 @@ static void run_lockstep(check *c, toy *g, const mode *m)
     c->row.cases = (uint32_t)l.ops;
     check_answer(c, s, &e);
     lockstep_close(&l);
-    if (s && s != STATUS_GATE && check_open(c, NULL, NULL, &e)) c->stopped = 1;
+    if (s && s != STATUS_GATE && check_open(c, NULL, NULL, &e))
+        c->stopped = "it does not open again";
 }
 
 static void run_mode(check *c, const mode *m)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GUARD = 64, GUARDED = 0x5c, SPOILED = 0xff };
+enum { GUARDED = 0x5c, SPOILED = 0xff };
 
 fak_stats rig_stats(const device *d, int *there)
 {
@@ -95,18 +95,18 @@ static int32_t wait_for(rig *r, uint64_t ticket, const char *what, int32_t s, fa
 static int32_t read_guarded(rig *r, uint32_t value, uint32_t first, uint32_t rows, void *dst,
                             fak_error *e)
 {
-    size_t bytes = (size_t)rows * r->memory.value[value].cols * 4;
-    uint8_t *whole = malloc(bytes + 2 * GUARD);
+    size_t row = r->memory.value[value].cols * 4ul, bytes = rows * row, guard = 64 + 2 * row;
+    uint8_t *whole = malloc(bytes + 2 * guard);
     uint64_t ticket = 0;
     if (!whole) return status_memory(e, "rows between guards", bytes);
-    memset(whole, GUARDED, bytes + 2 * GUARD);
-    memset(whole + GUARD, SPOILED, bytes);
+    memset(whole, GUARDED, bytes + 2 * guard);
+    memset(whole + guard, SPOILED, bytes);
     *e = (fak_error){.index = FAK_NO_INDEX};
-    int32_t s = r->dev->api.read(r->handle, value, first, rows, whole + GUARD, &ticket, e);
+    int32_t s = r->dev->api.read(r->handle, value, first, rows, whole + guard, &ticket, e);
     s = wait_for(r, ticket, "read", s, e);
-    for (size_t i = 0; i < GUARD; i++)
-        r->touched |= whole[i] != GUARDED || whole[GUARD + bytes + i] != GUARDED;
-    memcpy(dst, whole + GUARD, bytes);
+    for (size_t i = 0; i < guard; i++)
+        r->touched |= whole[i] != GUARDED || whole[guard + bytes + i] != GUARDED;
+    memcpy(dst, whole + guard, bytes);
     free(whole);
     if (!s && r->touched)
         return status_set(e, STATUS_GATE, "read writes outside the %zu bytes of its rows", bytes);

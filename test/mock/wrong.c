@@ -166,17 +166,23 @@ static program *find(const fak_program *p)
     return NULL;
 }
 
-static void remember(fak_program *p, const fak_plan *plan)
+static int remember(fak_program *p, const fak_plan *plan)
 {
     program *k = find(NULL);
-    if (!k) return;
+    if (!k) return 0;
     k->op = calloc(plan->ops.count, sizeof *k->op);
     k->value = calloc(plan->values.count, sizeof *k->value);
-    if (!k->op || !k->value) abort();
+    if (!k->op || !k->value) {
+        free(k->op);
+        free(k->value);
+        *k = (program){0};
+        return 0;
+    }
     for (uint32_t i = 0; i < plan->ops.count; i++) FAK_GET(&k->op[i], plan, ops, i);
     for (uint32_t i = 0; i < plan->values.count; i++) FAK_GET(&k->value[i], plan, values, i);
     k->ops = plan->ops.count;
     k->of = p;
+    return 1;
 }
 
 static int32_t prepare(fak_device *d, const fak_plan *plan, const fak_limits *limits,
@@ -190,8 +196,10 @@ static int32_t prepare(fak_device *d, const fak_plan *plan, const fak_limits *li
     if (IS(capacity_liar)) r.flags &= ~(uint32_t)FAK_EXACT;
     if (IS(lying_capacity)) r.scratch_bytes /= 2;
     fak_put(theirs, &r, sizeof r);
-    if (*out) remember(*out, plan);
-    return s;
+    if (!*out || remember(*out, plan)) return s;
+    in->release(*out);
+    *out = NULL;
+    return fail(e, FAK_E_MEMORY, FAK_NO_INDEX, "wrong: no host memory for a plan");
 }
 
 static void release(fak_program *p)
@@ -274,6 +282,7 @@ static int32_t read_rows(fak_program *p, uint32_t value, uint32_t first, uint32_
     if (is_silent("read")) return FAK_E_STEP;
     int32_t s = in->read(p, value, first, rows, dst, ticket, e);
     size_t bytes = find(p)->value[value].cols * 4ul;
+    stats.bytes_down += rows * bytes;
     if (!s && IS(rows_beyond)) memset((char *)dst + rows * bytes, 0x77, bytes);
     if (IS(sync_async) || is_silent("wait")) *ticket = 1;
     return s;
