@@ -1,4 +1,5 @@
-/* A backend of one op, in C11 and in C++20: the host completes the rest, and all of it is counted. */
+/* Backends of one op, the template in its two lanes and one in C++20: the host completes the rest, and all
+ * of it is counted. */
 #include "engine.h"
 
 #include <unistd.h>
@@ -6,8 +7,10 @@
 enum { N = 10, V_MAX = ENGINE_VOCAB };
 static float want[2 * N * V_MAX], got[2 * N * V_MAX];
 
-static const char *const files[] = {TEST_BUILT "/fak-backend-minimal.so",
-                                    TEST_BUILT "/fak-backend-minimal-cpp.so"};
+enum { EAGER, GRAPH, CPP, FILES };
+static const char *const files[FILES] = {TEST_BUILT "/../plugins/fak-backend-template.so",
+                                         TEST_BUILT "/fak-backend-template-graph.so",
+                                         TEST_BUILT "/fak-backend-minimal-cpp.so"};
 
 /* A prefill of N - 2 ids and two steps of one. */
 static void sample_of(engine *g, float *out)
@@ -38,6 +41,7 @@ static void check(const char *path, const char *model_file)
     engine_close(&g);
     engine_open(&g, model_file, path, NULL, &limits, 0);
     assert_int_equal(g.backend.dev.facts.klass, FAK_APPROX);
+    assert_int_equal(g.backend.dev.facts.caps, path == files[GRAPH] ? FAK_CAP_GRAPH_COMPILE : 0);
     memset(got, 0, sizeof got);
     sample_of(&g, got);
     assert_rows(got, want, N * (size_t)g.V);
@@ -52,35 +56,41 @@ static void check(const char *path, const char *model_file)
     engine_close(&g);
 }
 
-static void test_of(int cpp)
+static void test_of(int file)
 {
-    if (access(files[cpp], R_OK)) skip(); /* no C++ compiler */
-    for (uint32_t i = 0; i < TINY_MODELS; i++) check(files[cpp], tiny_names[i]);
+    for (uint32_t i = 0; i < TINY_MODELS; i++) check(files[file], tiny_names[i]);
 }
 
-static void test_c(void **state)
+static void test_eager(void **state)
 {
     (void)state;
-    test_of(0);
+    test_of(EAGER);
+}
+
+static void test_graph(void **state)
+{
+    (void)state;
+    test_of(GRAPH);
 }
 
 static void test_cpp(void **state)
 {
     (void)state;
-    test_of(1);
+    if (access(files[CPP], R_OK)) skip(); /* no C++ compiler */
+    test_of(CPP);
 }
 
 /* It has no Q8 activations, and no options: said before work. */
 static void test_refusals(void **state)
 {
     (void)state;
-    for (int cpp = 0; cpp < 2; cpp++) {
+    for (int file = 0; file < FILES; file++) {
         engine g;
         device d;
         fak_error e = {0};
         fak_limits limits = engine_limits(FAK_ACT_Q8, FAK_F32);
-        if (access(files[cpp], R_OK)) continue;
-        engine_begin(&g, "tiny-q8_0.gguf", files[cpp], NULL);
+        if (file == CPP && access(files[file], R_OK)) continue;
+        engine_begin(&g, "tiny-q8_0.gguf", files[file], NULL);
         assert_int_equal(engine_try(&g, &limits, 0, &e), STATUS_REFUSED);
         assert_message(&e, "does not offer Q8 activations");
         assert_int_equal(device_open(&d, g.backend.dev.from, 0, &(fak_setting){"a", "b"}, 1, &e),
@@ -93,7 +103,8 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_c),
+        cmocka_unit_test(test_eager),
+        cmocka_unit_test(test_graph),
         cmocka_unit_test(test_cpp),
         cmocka_unit_test(test_refusals),
     };

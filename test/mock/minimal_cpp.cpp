@@ -1,5 +1,5 @@
-// minimal_cpp - what minimal.c is, in C++20 with its library: vectors, exceptions kept inside, a static
-// object made on first use.  Weights are taken whole, values and ops read through the header's fak_get.
+// minimal_cpp - what plugins/template is, in C++20 with its library: vectors, exceptions kept inside, a
+// static object made on first use.  Weights are taken whole, values and ops read through fak_get.
 #include "fak_backend.h"
 
 #include <algorithm>
