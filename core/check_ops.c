@@ -343,6 +343,7 @@ void check_ops(check *c)
             check_op(c, id, FAK_F32, act, FAK_F32);
     }
     uint32_t taken = 0;
+    if (c->stopped) return;
     for (uint32_t id = 0; id < EXEC_IDS; id++) taken += c->taken[id];
     check_begin(c, R1, "taken", "%s", "some op");
     c->row.cases = taken;
