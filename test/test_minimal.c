@@ -100,13 +100,47 @@ static void test_refusals(void **state)
     }
 }
 
+/* What a vendor copies knows its flags, is exact without saying so, and keeps only what its ops touch. */
+static void test_answers(void **state)
+{
+    (void)state;
+    for (int file = 0; file < CPP; file++) {
+        engine g;
+        fak_error e = {0};
+        fak_program *out = NULL;
+        fak_limits limits = engine_limits(FAK_ACT_F32, FAK_F32);
+        engine_open(&g, "tiny-f32.gguf", files[file], NULL, &limits, 0);
+        program *p = &g.program;
+        const fak_backend *api = &g.backend.dev.api;
+        fak_report real = p->report[SIDE_DEVICE], dry = {.struct_size = sizeof dry};
+        uint32_t *verdict = p->verdict[SIDE_DEVICE];
+        assert_int_equal(api->prepare(g.backend.dev.handle, p->fused.block, &p->limits, NULL,
+                                      FAK_DRY_RUN, verdict, &dry, &out, &e),
+                         FAK_OK);
+        assert_null(out);
+        assert_memory_equal(&dry, &real, sizeof dry);
+        assert_true(dry.weight_bytes > 0 && dry.scratch_bytes > 0);
+        assert_int_equal(api->prepare(g.backend.dev.handle, p->fused.block, &p->limits, NULL,
+                                      1u << 20, verdict, &dry, &out, &e),
+                         FAK_E_UNSUPPORTED);
+        uint64_t ticket;
+        float row[ENGINE_VOCAB];
+        uint32_t embedded = p->op[0].out[0]; /* the host's, and read by the host alone */
+        assert_int_equal(p->op[0].id, FAK_OP_EMBED);
+        assert_int_equal(api->read(p->handle[SIDE_DEVICE], embedded, 0, 1, row, &ticket, &e),
+                         FAK_E_ARGUMENT);
+        assert_int_equal(e.index, embedded);
+        assert_int_equal(api->write(p->handle[SIDE_DEVICE], embedded, 0, 1, row, &e),
+                         FAK_E_ARGUMENT);
+        engine_close(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_eager),
-        cmocka_unit_test(test_graph),
-        cmocka_unit_test(test_cpp),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_eager),    cmocka_unit_test(test_graph),   cmocka_unit_test(test_cpp),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
