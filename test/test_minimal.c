@@ -1,5 +1,5 @@
-/* Backends of one op, the template in its two lanes and one in C++20: the host completes the rest, and all
- * of it is counted. */
+/* Backends of one op, the template in its two lanes and one in C++20: the host completes the rest, and
+ * all of it is counted. */
 #include "engine.h"
 
 #include <unistd.h>
@@ -100,7 +100,7 @@ static void test_refusals(void **state)
     }
 }
 
-/* What a vendor copies knows its flags, is exact without saying so, and keeps only what its ops touch. */
+/* What a vendor copies knows its flags, reports alike dry and real, keeps only what its ops touch. */
 static void test_answers(void **state)
 {
     (void)state;
