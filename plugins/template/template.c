@@ -60,13 +60,20 @@ static void release(fak_program *p)
     free(p);
 }
 
+enum { /* dtypes of weights that the host gives as F32 */
+       READ = 1 << FAK_F32 | 1 << FAK_F16 | 1 << FAK_BF16 | 1 << FAK_Q8_0 | 1 << FAK_Q4_0 |
+              1 << FAK_Q4_1 | 1 << FAK_Q5_0 | 1 << FAK_Q5_1 | 1 << FAK_Q4_K | 1 << FAK_Q5_K |
+              1 << FAK_Q6_K
+};
+
 /* Ops of the table come in as FAK_TAKEN.  YOURS: FAK_HOST gives back one of a shape or dtype that
- * the device cannot do; here one whose weights are more than their dtype says. */
+ * the device cannot do; here one by weights of another kind, or that are more than their dtype says. */
 static void choose(fak_program *p, const fak_limits *l, uint32_t *verdict)
 {
     for (uint32_t i = 0; i < p->plan->ops.count; i++) {
         fak_op o = op_of(p, i);
-        if (value_of(p, o.in[1]).quant_bits) verdict[i] = FAK_HOST;
+        fak_value w = value_of(p, o.in[1]);
+        if (w.quant_bits || !(READ >> w.dtype & 1)) verdict[i] = FAK_HOST;
         for (uint32_t j = 0; verdict[i] == FAK_TAKEN && j < 11; j++) {
             uint32_t id = j < 8 ? o.in[j] : o.out[j - 8]; /* 0: absent, of no columns */
             fak_value v = value_of(p, id);
