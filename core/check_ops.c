@@ -19,13 +19,15 @@ typedef struct shape { /* what an op does not read is not looked at */
     uint32_t context;
 } shape;
 
-/* Matrices: columns that any block has, and some that only plain dtypes can have. */
+/* Matrices: columns that blocks of 32 have, that K blocks have too, and that only plain dtypes can. */
 static const shape matrices[] = {
     {.in = 32, .out = 1, .matrices = 1},
     {.in = 64, .out = 5, .matrices = 3, .act = FAK_GELU_TANH},
     {.in = 160, .out = 33, .matrices = 2},
     {.in = 544, .out = 67, .matrices = 3},
     {.in = 256, .out = 16, .matrices = 1},
+    {.in = 512, .out = 33, .matrices = 3},
+    {.in = 256, .out = 259, .matrices = 2, .act = FAK_GELU_TANH}, /* FFN comes down from 512 in K */
     {.in = 1, .out = 3, .matrices = 1},
     {.in = 7, .out = 1, .matrices = 2, .act = FAK_GELU_TANH},
     {.in = 129, .out = 17, .matrices = 3},

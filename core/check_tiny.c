@@ -19,6 +19,14 @@ static const toy_shape shape = {.width = 96,
                                 .vocab = V,
                                 .layers = 3,
                                 .context = CONTEXT};
+static const toy_shape shape_k = {.width = 256, /* rows of one K block, and of two */
+                                  .ffn = 512,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .head_dim = 64,
+                                  .vocab = V,
+                                  .layers = 1,
+                                  .context = CONTEXT};
 
 /* ---- a device and the reference that are told the same ---- */
 
@@ -363,7 +371,8 @@ static void run_mode(check *c, const mode *m)
     fak_error e;
     gate_tally all = {.logits = GATE_NONE};
     gate_bound bound = gate_bound_of(&c->dev, m->act, m->dtype, m->kv_dtype);
-    if (toy_make(&g, &shape, m->dtype, check_seed(c, 7), &e)) {
+    if (toy_make(&g, dtype_find(m->dtype)->block == 256 ? &shape_k : &shape, m->dtype,
+                 check_seed(c, 7), &e)) {
         check_begin(c, R3, "model", "%s", m->text);
         check_end(c, CHECK_ABSTAIN, e.message);
         return;

@@ -1,11 +1,7 @@
-/* dtype - see dtype.h.  Block layouts are llama.cpp's:
- * Q8_0 {f16 d; i8 q[32]}   Q4_0 {f16 d; u8 q[16]}   Q4_1 {f16 d, m; u8 q[16]}
- * where the low nibble of q[i] is weight i and the high one weight i + 16. */
+/* dtype - see dtype.h: the table, small floats, and what is told of a block without decoding it.  Rows
+ * are decoded in dtype_rows.c and made in dtype_encode.c. */
 #include "dtype.h"
 
-#include <assert.h>
-#include <float.h>
-#include <math.h>
 #include <string.h>
 
 enum {
@@ -16,10 +12,12 @@ enum {
 
 /* clang-format off */
 static const dtype_info table[] = {
-    {FAK_F32, "f32", 1, 4, PLAIN},     {FAK_F16, "f16", 1, 2, PLAIN},
-    {FAK_BF16, "bf16", 1, 2, PLAIN},   {FAK_I32, "i32", 1, 4, 1u << FAK_NATIVE},
-    {FAK_Q8_0, "q8_0", 32, 34, SCALED}, {FAK_Q4_0, "q4_0", 32, 18, SCALED},
-    {FAK_Q4_1, "q4_1", 32, 20, SHIFTED},
+    {FAK_F32, "f32", 1, 4, 1, PLAIN},            {FAK_F16, "f16", 1, 2, 1, PLAIN},
+    {FAK_BF16, "bf16", 1, 2, 1, PLAIN},          {FAK_I32, "i32", 1, 4, 1, 1u << FAK_NATIVE},
+    {FAK_Q8_0, "q8_0", 32, 34, 32, SCALED},      {FAK_Q4_0, "q4_0", 32, 18, 32, SCALED},
+    {FAK_Q4_1, "q4_1", 32, 20, 32, SHIFTED},     {FAK_Q5_0, "q5_0", 32, 22, 32, SCALED},
+    {FAK_Q5_1, "q5_1", 32, 24, 32, SHIFTED},     {FAK_Q4_K, "q4_k", 256, 144, 32, SHIFTED},
+    {FAK_Q5_K, "q5_k", 256, 176, 32, SHIFTED},   {FAK_Q6_K, "q6_k", 256, 210, 16, SCALED},
 };
 /* clang-format on */
 
@@ -55,7 +53,7 @@ uint64_t dtype_form_bytes(uint32_t id, uint32_t form, uint32_t cols)
     if (!info || form > FAK_ZEROS || !(info->form_mask >> form & 1) || cols % info->block) return 0;
     if (form == FAK_NATIVE) return dtype_row_bytes(id, cols);
     if (form == FAK_AS_F32) return (uint64_t)cols * 4;
-    return form == FAK_CODES ? cols : (uint64_t)cols / info->block * 4;
+    return form == FAK_CODES ? cols : (uint64_t)cols / info->scale_cols * 4;
 }
 
 /* ---- numbers ---- */
@@ -106,61 +104,17 @@ uint16_t dtype_to_bf16(float x)
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
-static float load_f16(const uint8_t *p)
+/* ---- the numbers in a block ---- */
+
+/* f16 numbers of a block: the scale, then the minimum of those that have one; and where they begin. */
+static uint32_t halves_of(const dtype_info *info)
 {
-    return dtype_from_f16((uint16_t)(p[0] | p[1] << 8));
+    return info->block == 1 ? 0 : info->form_mask >> FAK_ZEROS & 1 ? 2 : 1;
 }
 
-static void store_f16(uint8_t *p, float x)
+static uint32_t first_half(const dtype_info *info)
 {
-    uint16_t h = dtype_to_f16(x);
-    p[0] = (uint8_t)h;
-    p[1] = (uint8_t)(h >> 8);
-}
-
-/* ---- blocks ---- */
-
-static void codes(uint32_t id, const uint8_t *block, int8_t *restrict q)
-{
-    uint8_t nibbles[16]; /* a copy, so that the compiler knows that q is elsewhere */
-    if (id == FAK_Q8_0) {
-        memcpy(q, block + 2, 32);
-        return;
-    }
-    memcpy(nibbles, block + (id == FAK_Q4_1 ? 4 : 2), 16);
-    int shift = id == FAK_Q4_0 ? 8 : 0;
-    for (int i = 0; i < 16; i++) q[i] = (int8_t)((nibbles[i] & 15) - shift);
-    for (int i = 0; i < 16; i++) q[16 + i] = (int8_t)((nibbles[i] >> 4) - shift);
-}
-
-static void decode_block(uint32_t id, const uint8_t *block, float *out)
-{
-    int8_t q[32];
-    float d = load_f16(block);
-    codes(id, block, q);
-    for (int i = 0; i < 32; i++) out[i] = d * (float)q[i];
-    if (id != FAK_Q4_1) return;
-    float m = load_f16(block + 2);
-    for (int i = 0; i < 32; i++) out[i] = out[i] + m;
-}
-
-void dtype_decode_row(uint32_t id, uint32_t cols, const void *row, float *out)
-{
-    const uint16_t *half = row;
-    switch (id) {
-    case FAK_F32:
-        memcpy(out, row, (size_t)cols * 4);
-        return;
-    case FAK_F16:
-        for (uint32_t i = 0; i < cols; i++) out[i] = dtype_from_f16(half[i]);
-        return;
-    case FAK_BF16:
-        for (uint32_t i = 0; i < cols; i++) out[i] = dtype_from_bf16(half[i]);
-        return;
-    default:
-        for (uint32_t b = 0; b < cols / 32; b++)
-            decode_block(id, (const uint8_t *)row + b * dtype_row_bytes(id, 32), out + b * 32);
-    }
+    return info->id == FAK_Q6_K ? 208 : 0;
 }
 
 static void swap(uint8_t *p, uint32_t bytes)
@@ -177,8 +131,10 @@ void dtype_swap_row(uint32_t id, uint32_t cols, void *row)
     const dtype_info *info = dtype_find(id);
     uint8_t *block = row;
     for (uint32_t b = 0; b < cols / info->block; b++, block += info->block_bytes) {
-        swap(block, info->block > 1 ? 2 : info->block_bytes);
-        if (id == FAK_Q4_1) swap(block + 2, 2);
+        uint32_t halves = halves_of(info), at = first_half(info);
+        if (info->block == 1) swap(block, info->block_bytes);
+        for (uint32_t i = 0; i < halves; i++) swap(block + at + 2 * i, 2);
+        if (id == FAK_Q5_0 || id == FAK_Q5_1) swap(block + at + 2 * halves, 4); /* the fifth bits */
     }
 }
 
@@ -191,125 +147,16 @@ int dtype_is_foreign(uint32_t id, int file_is_big)
     return !file_is_big != !here_is_big;
 }
 
-void dtype_serve_row(uint32_t id, uint32_t form, uint32_t cols, const void *row, void *out)
-{
-    assert(dtype_form_bytes(id, form, cols));
-    if (form == FAK_NATIVE) memcpy(out, row, (size_t)dtype_row_bytes(id, cols));
-    if (form == FAK_AS_F32) dtype_decode_row(id, cols, row, out);
-    if (form < FAK_CODES) return;
-    const uint8_t *block = row;
-    size_t step = (size_t)dtype_row_bytes(id, 32);
-    for (uint32_t b = 0; b < cols / 32; b++, block += step) {
-        if (form == FAK_CODES)
-            codes(id, block, (int8_t *)out + b * 32);
-        else
-            ((float *)out)[b] = load_f16(block + (form == FAK_ZEROS ? 2 : 0));
-    }
-}
-
 uint32_t dtype_bad_block(uint32_t id, uint32_t cols, const void *row, uint16_t *bits)
 {
     const dtype_info *info = dtype_find(id);
     const uint8_t *block = row;
-    uint32_t scales = id == FAK_Q4_1 ? 2 : 1;
-    if (info->block == 1) return FAK_NO_INDEX;
+    uint32_t halves = halves_of(info), at = first_half(info);
+    if (!halves) return FAK_NO_INDEX;
     for (uint32_t b = 0; b < cols / info->block; b++, block += info->block_bytes)
-        for (uint32_t i = 0; i < scales; i++) {
-            *bits = (uint16_t)(block[2 * i] | block[2 * i + 1] << 8);
+        for (uint32_t i = 0; i < halves; i++) {
+            *bits = (uint16_t)(block[at + 2 * i] | block[at + 2 * i + 1] << 8);
             if ((*bits & 0x7c00u) == 0x7c00u) return b;
         }
     return FAK_NO_INDEX;
-}
-
-/* ---- quantisers ---- */
-
-/* 1/d, or 0 where that is no number to multiply by. */
-static float inverse_of(float d)
-{
-    float inverse = d != 0 ? 1 / d : 0;
-    return inverse >= -FLT_MAX && inverse <= FLT_MAX ? inverse : 0;
-}
-
-/* d, or NaN where one of the 32 is no finite number, so that it is not hidden. */
-static float scale_of(const float *x, float d)
-{
-    float sum = 0;
-    for (int k = 0; k < 32; k++) sum += x[k] * 0;
-    return sum == 0 ? d : sum;
-}
-
-static uint8_t byte_of(float x) /* the nearest of -127..127; 0 for a NaN */
-{
-    float q = roundf(x);
-    q = q < -127 ? -127 : q > 127 ? 127 : q;
-    return (uint8_t)(int8_t)(q == q ? q : 0);
-}
-
-static uint8_t nibble_of(float x) /* cut to 0..15; 0 for a NaN */
-{
-    return (uint8_t)(x >= 15 ? 15 : x > 0 ? x : 0);
-}
-
-static void encode_q8_0(const float *x, uint8_t *block)
-{
-    float most = 0;
-    for (int i = 0; i < 32; i++) most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
-    float d = scale_of(x, most / 127), inverse = inverse_of(d);
-    store_f16(block, d);
-    for (int i = 0; i < 32; i++) block[2 + i] = byte_of(x[i] * inverse);
-}
-
-static void encode_q4_0(const float *x, uint8_t *block)
-{
-    float most = 0, extreme = 0;
-    for (int i = 0; i < 32; i++)
-        if (fabsf(x[i]) > most) {
-            most = fabsf(x[i]);
-            extreme = x[i];
-        }
-    float d = scale_of(x, extreme / -8), inverse = inverse_of(d);
-    store_f16(block, d);
-    for (int i = 0; i < 16; i++)
-        block[2 + i] = (uint8_t)(nibble_of(x[i] * inverse + 8.5f) |
-                                 nibble_of(x[16 + i] * inverse + 8.5f) << 4);
-}
-
-static void encode_q4_1(const float *x, uint8_t *block)
-{
-    float low = x[0], high = x[0];
-    for (int i = 1; i < 32; i++) {
-        low = x[i] < low ? x[i] : low;
-        high = x[i] > high ? x[i] : high;
-    }
-    float d = scale_of(x, (high - low) / 15), inverse = inverse_of(d);
-    store_f16(block, d);
-    store_f16(block + 2, low);
-    for (int i = 0; i < 16; i++)
-        block[4 + i] = (uint8_t)(nibble_of((x[i] - low) * inverse + 0.5f) |
-                                 nibble_of((x[16 + i] - low) * inverse + 0.5f) << 4);
-}
-
-void dtype_encode_row(uint32_t id, uint32_t cols, const float *x, void *row)
-{
-    uint16_t *half = row;
-    switch (id) {
-    case FAK_F32:
-        memcpy(row, x, (size_t)cols * 4);
-        return;
-    case FAK_F16:
-        for (uint32_t i = 0; i < cols; i++) half[i] = dtype_to_f16(x[i]);
-        return;
-    case FAK_BF16:
-        for (uint32_t i = 0; i < cols; i++) half[i] = dtype_to_bf16(x[i]);
-        return;
-    default:
-        break;
-    }
-    uint8_t *block = row;
-    size_t step = (size_t)dtype_row_bytes(id, 32);
-    for (uint32_t b = 0; b < cols / 32; b++, x += 32, block += step) {
-        if (id == FAK_Q8_0) encode_q8_0(x, block);
-        if (id == FAK_Q4_0) encode_q4_0(x, block);
-        if (id == FAK_Q4_1) encode_q4_1(x, block);
-    }
 }

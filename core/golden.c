@@ -19,6 +19,20 @@ const toy_shape golden_shape = {.width = 64,
                                 .layers = 2,
                                 .context = 32};
 
+static const toy_shape golden_shape_k = {.width = 256,
+                                         .ffn = 512,
+                                         .heads = 4,
+                                         .kv_heads = 1,
+                                         .head_dim = 64,
+                                         .vocab = V,
+                                         .layers = 1,
+                                         .context = 32};
+
+const toy_shape *golden_shape_of(uint32_t dtype)
+{
+    return dtype_find(dtype)->block == 256 ? &golden_shape_k : &golden_shape;
+}
+
 /* ---- one dtype, one act mode ---- */
 
 typedef struct run { /* what a device says */
@@ -103,13 +117,14 @@ static int32_t compare(toy *g, device *dev, device *host, uint32_t act, fak_erro
 
 int32_t golden_compare(device *dev, device *host, fak_error *e)
 {
-    static const uint32_t dtypes[] = {FAK_F32, FAK_Q8_0, FAK_Q4_0, FAK_Q4_1, FAK_F16, FAK_BF16};
+    static const uint32_t dtypes[] = {FAK_F32,  FAK_Q8_0, FAK_Q4_0, FAK_Q4_1, FAK_F16, FAK_BF16,
+                                      FAK_Q5_0, FAK_Q5_1, FAK_Q4_K, FAK_Q5_K, FAK_Q6_K};
     static const uint32_t acts[] = {FAK_ACT_F32, FAK_ACT_Q8};
     int32_t s = FAK_OK;
     for (size_t i = 0; !s && i < sizeof dtypes / sizeof *dtypes; i++) {
         toy g;
         if (dtypes[i] != FAK_F32 && !(dev->facts.upload_dtypes >> dtypes[i] & 1)) continue;
-        s = toy_make(&g, &golden_shape, dtypes[i], TOY_SEED, e);
+        s = toy_make(&g, golden_shape_of(dtypes[i]), dtypes[i], TOY_SEED, e);
         for (size_t a = 0; !s && a < 2; a++)
             if (dev->facts.numerics & host->facts.numerics & acts[a])
                 s = compare(&g, dev, host, acts[a], e);

@@ -273,7 +273,8 @@ int32_t model_open(model *m, const gguf *g, uint32_t dtype, uint32_t context, fa
 {
     int32_t s;
     *m = (model){0};
-    if (dtype && !dtype_form_bytes(dtype, FAK_AS_F32, 32))
+    const dtype_info *info = dtype_find(dtype);
+    if (dtype && (!info || !dtype_form_bytes(dtype, FAK_AS_F32, info->block)))
         return status_set(e, STATUS_REFUSED,
                           "matrices cannot be converted to dtype %" PRIu32 " (%s)", dtype,
                           dtype_name(dtype));

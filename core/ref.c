@@ -93,6 +93,44 @@ static float dot_blocks(uint32_t blocks, const int8_t *code, const float *dw, co
     return acc;
 }
 
+/* One output of a K format: whole numbers are multiplied before anything is rounded. */
+static float dot_k(uint32_t dtype, uint32_t blocks, const int8_t *code, const dtype_k *scales,
+                   const ref_block *x)
+{
+    float acc = 0;
+    for (uint32_t b = 0; b < blocks; b++) {
+        const dtype_k *k = &scales[b / 8];
+        const int8_t *w = code + b * 32, *q = x[b].q;
+        uint32_t j = b % 8;
+        int32_t low = 0, high = 0;
+        for (int i = 0; i < 16; i++) low += w[i] * q[i];
+        for (int i = 16; i < 32; i++) high += w[i] * q[i];
+        if (dtype == FAK_Q6_K) {
+            acc = acc + ((float)(k->sc[2 * j] * low + k->sc[2 * j + 1] * high) * k->d) * x[b].d;
+        } else {
+            float v = ((float)(k->sc[j] * (low + high)) * k->d) * x[b].d;
+            acc = acc + (v - ((float)(k->mn[j] * x[b].sum) * k->dmin) * x[b].d);
+        }
+    }
+    return acc;
+}
+
+static void matmul_k(uint32_t dtype, uint32_t T, uint32_t O, uint32_t I, const void *w,
+                     const ref_block *act, float *y, void *scratch)
+{
+    uint32_t blocks = I / 32, block_bytes = dtype_find(dtype)->block_bytes;
+    const char *at = w;
+    dtype_k *scales = scratch; /* [I / 256] */
+    int8_t *code = (int8_t *)(scales + I / 256);
+    for (uint32_t o = 0; o < O; o++) {
+        dtype_serve_row(dtype, FAK_CODES, I, at, code);
+        for (uint32_t i = 0; i < I / 256; i++, at += block_bytes)
+            dtype_k_scales(dtype, at, &scales[i]);
+        for (uint32_t t = 0; t < T; t++)
+            y[(size_t)t * O + o] = dot_k(dtype, blocks, code, scales, act + (size_t)t * blocks);
+    }
+}
+
 static void matmul_q8(uint32_t dtype, uint32_t T, uint32_t O, uint32_t I, const void *w,
                       const float *x, float *y, void *scratch)
 {
@@ -102,6 +140,10 @@ static void matmul_q8(uint32_t dtype, uint32_t T, uint32_t O, uint32_t I, const 
     float *dw = (float *)(void *)(act + (size_t)T * blocks), *mw = dw + blocks;
     int8_t *code = (int8_t *)(mw + blocks);
     for (size_t i = 0; i < (size_t)T * blocks; i++) ref_quantise(x + i * 32, &act[i]);
+    if (dtype_find(dtype)->block == 256) {
+        matmul_k(dtype, T, O, I, w, act, y, dw);
+        return;
+    }
     for (uint32_t o = 0; o < O; o++) {
         const char *row = (const char *)w + o * row_bytes;
         dtype_serve_row(dtype, FAK_CODES, I, row, code);

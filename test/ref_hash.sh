@@ -23,7 +23,7 @@ build() {
     rm -rf "$work/out"
     mkdir "$work/out"
     local file
-    for file in "$core"/{ref,dtype,ops,rope,step}.c "$here/ref_hash.c"; do
+    for file in "$core"/{ref,dtype,dtype_rows,dtype_encode,ops,rope,step}.c "$here/ref_hash.c"; do
         "$@" -std=c11 -D_GNU_SOURCE -c "$file" -o "$work/out/$(basename "$file" .c).o"
     done
     "$1" "$work"/out/*.o -lm -o "$work/out/ref_hash"
@@ -53,7 +53,7 @@ for compiler in gcc clang; do
         fi
     done
     mkdir "$work/$compiler"
-    mv "$work"/out/{ref,dtype,ops,rope}.o "$work/$compiler"
+    mv "$work"/out/{ref,dtype,dtype_rows,dtype_encode,ops,rope}.o "$work/$compiler"
     native+=("$work/$compiler"/*.o)
 done
 [ "$failed" -eq 0 ] || exit 1

@@ -30,7 +30,8 @@ enum {
     CAPS = FAK_CAP_FUSED_ATTN | FAK_CAP_CAPACITY_PROBE, CAPS_FUSED = CAPS | FAK_CAP_FUSED_FFN,
     NUMERICS = FAK_ACT_F32 | FAK_ACT_Q8 | FAK_BATCH_INVARIANT | FAK_DETERMINISTIC,
     UPLOAD = 1 << FAK_F32 | 1 << FAK_F16 | 1 << FAK_BF16 | 1 << FAK_Q8_0 | 1 << FAK_Q4_0 |
-             1 << FAK_Q4_1
+             1 << FAK_Q4_1 | 1 << FAK_Q5_0 | 1 << FAK_Q5_1 | 1 << FAK_Q4_K | 1 << FAK_Q5_K |
+             1 << FAK_Q6_K
 };
 /* clang-format on */
 
