@@ -194,7 +194,8 @@ static void say_strings(const tokenizer *t, const char *path)
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "untied"};
+    static const char *const names[] = {"f32",    "f16",  "bf16", "q8_0", "q4_0", "q4_1",
+                                        "untied", "q5_0", "q5_1", "q4_k", "q5_k", "q6_k"};
     static const uint32_t acts[] = {FAK_ACT_F32, FAK_ACT_Q8};
     char path[PATH_BYTES];
     engine g;

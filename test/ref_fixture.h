@@ -70,8 +70,9 @@ static inline void assert_bits(const float *a, const float *b, uint32_t n)
             fail_msg("element %u of %u: %a is not %a", i, n, (double)a[i], (double)b[i]);
 }
 
-static const uint32_t dtypes[] = {FAK_F32, FAK_F16, FAK_BF16, FAK_Q8_0, FAK_Q4_0, FAK_Q4_1};
-enum { DTYPES = 6 };
+static const uint32_t dtypes[] = {FAK_F32,  FAK_F16,  FAK_BF16, FAK_Q8_0, FAK_Q4_0, FAK_Q4_1,
+                                  FAK_Q5_0, FAK_Q5_1, FAK_Q4_K, FAK_Q5_K, FAK_Q6_K};
+enum { DTYPES = 11 };
 
 static inline void *draw_weights(uint32_t dtype, uint32_t rows, uint32_t cols)
 {

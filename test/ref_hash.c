@@ -69,11 +69,13 @@ static void draw_weights(uint32_t dtype, size_t n, void *out)
             half[i] = (uint16_t)(dtype == FAK_F16 ? f16 : bf16);
         }
     if (dtype < FAK_Q8_0) return;
-    size_t step = (size_t)dtype_row_bytes(dtype, 32);
-    for (size_t b = 0; b < n / 32; b++, p += step) {
+    const dtype_info *info = dtype_find(dtype);
+    size_t step = info->block_bytes, scale = dtype == FAK_Q6_K ? 208 : 0;
+    for (size_t b = 0; b < n / info->block; b++, p += step) {
         for (size_t i = 0; i < step; i++) p[i] = (uint8_t)draw();
-        put_half(p, (draw() & 0x83ff) | (8 + draw() % 4) << 10);
-        if (dtype == FAK_Q4_1) put_half(p + 2, (draw() & 0x83ff) | (10 + draw() % 4) << 10);
+        put_half(p + scale, (draw() & 0x83ff) | (8 + draw() % 4) << 10);
+        if (info->form_mask >> FAK_ZEROS & 1)
+            put_half(p + 2, (draw() & 0x83ff) | (10 + draw() % 4) << 10);
     }
 }
 
@@ -196,33 +198,39 @@ static void hash_quantise(void)
     say("quantise ties", s);
 }
 
-static const uint32_t dtypes[] = {FAK_F32, FAK_F16, FAK_BF16, FAK_Q8_0, FAK_Q4_0, FAK_Q4_1};
-enum { DTYPES = 6 };
+typedef struct list { /* of dtypes, or of columns */
+    uint32_t count, at[6];
+} list;
+static const list first = {6, {FAK_F32, FAK_F16, FAK_BF16, FAK_Q8_0, FAK_Q4_0, FAK_Q4_1}};
+/* These came later: their lines are the last, so that those before them stay as they are. */
+static const list fives = {2, {FAK_Q5_0, FAK_Q5_1}}, ks = {3, {FAK_Q4_K, FAK_Q5_K, FAK_Q6_K}};
 
-static void hash_rows(void)
+static void hash_rows(const list *dtypes, uint32_t cols)
 {
-    for (size_t n = 0; n < DTYPES; n++) {
-        uint8_t row[160 * 4];
-        float x[160];
-        int8_t codes[160];
-        draw_weights(dtypes[n], 160, row);
-        dtype_decode_row(dtypes[n], 160, row, x);
-        say_floats(LINE("decode %s", dtype_name(dtypes[n])), x, 160);
+    for (size_t n = 0; n < dtypes->count; n++) {
+        uint8_t row[512 * 4];
+        float x[512];
+        int8_t codes[512];
+        uint32_t dtype = dtypes->at[n];
+        draw_weights(dtype, cols, row);
+        dtype_decode_row(dtype, cols, row, x);
+        say_floats(LINE("decode %s", dtype_name(dtype)), x, cols);
         for (uint32_t form = FAK_SCALES; form <= FAK_ZEROS; form++) {
-            if (!dtype_form_bytes(dtypes[n], form, 160)) continue;
-            dtype_serve_row(dtypes[n], form, 160, row, x);
-            say_floats(LINE("serve %s form=%" PRIu32, dtype_name(dtypes[n]), form), x, 5);
+            if (!dtype_form_bytes(dtype, form, cols)) continue;
+            dtype_serve_row(dtype, form, cols, row, x);
+            say_floats(LINE("serve %s form=%" PRIu32, dtype_name(dtype), form), x,
+                       (size_t)dtype_form_bytes(dtype, form, cols) / 4);
         }
         hash s = hash_open();
-        if (dtype_form_bytes(dtypes[n], FAK_CODES, 160)) {
-            dtype_serve_row(dtypes[n], FAK_CODES, 160, row, codes);
-            hash_bytes(&s, codes, 160);
-            say(LINE("serve %s form=%d", dtype_name(dtypes[n]), FAK_CODES), s);
+        if (dtype_form_bytes(dtype, FAK_CODES, cols)) {
+            dtype_serve_row(dtype, FAK_CODES, cols, row, codes);
+            hash_bytes(&s, codes, cols);
+            say(LINE("serve %s form=%d", dtype_name(dtype), FAK_CODES), s);
         }
-        draw_row(x, 160, 1);
-        dtype_encode_row(dtypes[n], 160, x, row);
-        dtype_decode_row(dtypes[n], 160, row, x);
-        say_floats(LINE("encode %s", dtype_name(dtypes[n])), x, 160);
+        draw_row(x, cols, 1);
+        dtype_encode_row(dtype, cols, x, row);
+        dtype_decode_row(dtype, cols, row, x);
+        say_floats(LINE("encode %s", dtype_name(dtype)), x, cols);
     }
 }
 
@@ -345,14 +353,13 @@ static void say_value(const char *what, uint32_t id)
     say(what, s);
 }
 
-static void hash_matmuls(void)
+static void hash_matmuls(const list *dtypes, const list *cols)
 {
-    static const uint32_t shape[][3] = {{1, 1, 32}, {3, 5, 96}, {2, 3, 288},
-                                        {1, 1, 1},  {3, 5, 33}, {2, 7, 257}};
-    for (size_t c = 0; c < DTYPES * 2 * 6; c++) {
-        uint32_t dtype = dtypes[c / 12], act_q8 = c / 6 % 2, block = dtype_find(dtype)->block;
-        uint32_t T = shape[c % 6][0], O = shape[c % 6][1], I = shape[c % 6][2];
-        if (I % block) continue;
+    static const uint32_t shape[][2] = {{1, 1}, {3, 5}, {2, 3}, {1, 1}, {3, 5}, {2, 7}};
+    for (size_t c = 0; c < dtypes->count * 2 * 6; c++) {
+        uint32_t dtype = dtypes->at[c / 12], act_q8 = c / 6 % 2, block = dtype_find(dtype)->block;
+        uint32_t T = shape[c % 6][0], O = shape[c % 6][1], I = cols->at[c % 6];
+        if (c % 6 >= cols->count || I % block) continue;
         memory_open((ref_kv){0}, (int)act_q8, T, 0);
         uint32_t x = add_act(I), w = add_value(FAK_WEIGHT, dtype, O, I), y = add_act(O);
         if (T == 3) { /* a row with a NaN; a row whose first block is nearly nothing */
@@ -367,13 +374,13 @@ static void hash_matmuls(void)
     }
 }
 
-static void hash_embeds(void)
+static void hash_embeds(const list *dtypes, uint32_t D)
 {
-    for (size_t n = 0; n < DTYPES; n++) {
+    for (size_t n = 0; n < dtypes->count; n++) {
         memory_open((ref_kv){0}, 0, 8, 0);
-        uint32_t w = add_value(FAK_WEIGHT, dtypes[n], 11, 96), y = add_act(96);
+        uint32_t w = add_value(FAK_WEIGHT, dtypes->at[n], 11, D), y = add_act(D);
         run(FAK_OP_EMBED, IN(w), OUT(y));
-        say_value(LINE("embed %s T=8 V=11 D=96", dtype_name(dtypes[n])), y);
+        say_value(LINE("embed %s T=8 V=11 D=%" PRIu32, dtype_name(dtypes->at[n]), D), y);
         memory_close();
     }
 }
@@ -504,11 +511,11 @@ static void hash_attention(uint32_t dtype, uint32_t window, float softcap, int f
     }
 }
 
-static void hash_fused(uint32_t dtype, int act_q8)
+static void hash_fused(uint32_t dtype, int act_q8, uint32_t D, uint32_t F)
 {
-    enum { D = 64, F = 96, V = 37 };
-    const char *how =
-        LINE("%s act=%s T=5 D=64 F=96 V=37", dtype_name(dtype), act_q8 ? "q8" : "f32");
+    enum { V = 37 };
+    const char *how = LINE("%s act=%s T=5 D=%" PRIu32 " F=%" PRIu32 " V=37", dtype_name(dtype),
+                           act_q8 ? "q8" : "f32", D, F);
     char what[160];
     memory_open((ref_kv){0}, act_q8, 5, 0);
     params = (fak_op){.eps = 0x1p-17f, .act = act_q8 ? FAK_GELU_TANH : FAK_SILU};
@@ -537,14 +544,22 @@ static void hash_fused(uint32_t dtype, int act_q8)
     memory_close();
 }
 
+static void hash_later(const list *dtypes, uint32_t row, const list *cols, uint32_t D, uint32_t F)
+{
+    hash_rows(dtypes, row);
+    hash_matmuls(dtypes, cols);
+    hash_embeds(dtypes, D);
+    for (size_t n = 0; n < dtypes->count * 2; n++) hash_fused(dtypes->at[n / 2], n % 2, D, F);
+}
+
 int main(void)
 {
     hash_numbers();
     hash_quantise();
-    hash_rows();
+    hash_rows(&first, 160);
     hash_tables();
-    hash_matmuls();
-    hash_embeds();
+    hash_matmuls(&first, &(list){6, {32, 96, 288, 1, 33, 257}});
+    hash_embeds(&first, 96);
     hash_row_ops();
     for (uint32_t dtype = FAK_F32; dtype <= FAK_BF16; dtype++) {
         hash_attention(dtype, 0, 0, 0);
@@ -552,6 +567,8 @@ int main(void)
         hash_attention(dtype, 11, 3, 0);
         hash_attention(dtype, 0, 3, 1);
     }
-    for (size_t n = 0; n < DTYPES * 2; n++) hash_fused(dtypes[n / 2], n % 2);
+    for (size_t n = 0; n < first.count * 2; n++) hash_fused(first.at[n / 2], n % 2, 64, 96);
+    hash_later(&fives, 160, &(list){3, {32, 96, 288}}, 64, 96);
+    hash_later(&ks, 512, &(list){3, {256, 512, 768}}, 256, 512);
     return 0;
 }

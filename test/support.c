@@ -7,8 +7,8 @@
 /* ---- tiny models ---- */
 
 const char *const tiny_names[TINY_MODELS] = {
-    "tiny-f32.gguf",  "tiny-f16.gguf",  "tiny-bf16.gguf",   "tiny-q8_0.gguf",
-    "tiny-q4_0.gguf", "tiny-q4_1.gguf", "tiny-untied.gguf",
+    "tiny-f32.gguf",  "tiny-f16.gguf",  "tiny-bf16.gguf", "tiny-q8_0.gguf",   "tiny-q4_0.gguf",
+    "tiny-q4_1.gguf", "tiny-q5_0.gguf", "tiny-q5_1.gguf", "tiny-untied.gguf",
 };
 
 void tiny_open(tiny *t, const char *file_name)

@@ -15,7 +15,7 @@
 
 /* ---- tiny models: files of scripts/make-model in the folder TEST_MODELS ---- */
 
-enum { TINY_MODELS = 7 };
+enum { TINY_MODELS = 9 };
 extern const char *const tiny_names[TINY_MODELS]; /* "tiny-f32.gguf", ...; the last is untied */
 
 typedef struct tiny { /* zero-initialise */

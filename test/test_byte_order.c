@@ -5,7 +5,8 @@
 #include "../core/plugin.h"
 #include "../core/session.h"
 
-static const char *const dtypes[] = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1"};
+static const char *const dtypes[] = {"f32",  "f16",  "bf16", "q8_0", "q4_0", "q4_1",
+                                     "q5_0", "q5_1", "q4_k", "q5_k", "q6_k"};
 
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
@@ -105,17 +106,22 @@ static void test_swap(void **state)
 {
     static const struct {
         uint32_t id, cols;
-        uint8_t before[20], after[20];
+        uint8_t before[210], after[210];
     } rows[] = {
         {FAK_F32, 2, {1, 2, 3, 4, 5, 6, 7, 8}, {4, 3, 2, 1, 8, 7, 6, 5}},
         {FAK_F16, 2, {1, 2, 3, 4}, {2, 1, 4, 3}},
         {FAK_BF16, 1, {1, 2}, {2, 1}},
         {FAK_Q4_0, 32, {1, 2, 3, 4, 5, 6}, {2, 1, 3, 4, 5, 6}},
         {FAK_Q4_1, 32, {1, 2, 3, 4, 5, 6}, {2, 1, 4, 3, 5, 6}},
+        {FAK_Q5_0, 32, {1, 2, 3, 4, 5, 6, 7, 8}, {2, 1, 6, 5, 4, 3, 7, 8}},
+        {FAK_Q5_1, 32, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {2, 1, 4, 3, 8, 7, 6, 5, 9}},
+        {FAK_Q4_K, 256, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {2, 1, 4, 3, 5, 6, 7, 8, 9}},
+        {FAK_Q5_K, 256, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {2, 1, 4, 3, 5, 6, 7, 8, 9}},
+        {FAK_Q6_K, 256, {1, 2, [207] = 3, 4, 5}, {1, 2, [207] = 3, 5, 4}},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        uint8_t row[20];
+        uint8_t row[210];
         memcpy(row, rows[i].before, sizeof row);
         dtype_swap_row(rows[i].id, rows[i].cols, row);
         assert_memory_equal(row, rows[i].after, sizeof row);

@@ -171,11 +171,15 @@ static void test_random_bits(void **unused)
 static const struct {
     uint32_t id;
     const char *name;
-    uint64_t bytes_of_64, forms; /* forms: a bit for each */
+    uint32_t block, scale_cols;
+    uint64_t bytes_of_256, forms; /* forms: a bit for each */
 } kinds[] = {
-    {FAK_F32, "f32", 256, 3}, {FAK_F16, "f16", 128, 3}, {FAK_BF16, "bf16", 128, 3},
-    {FAK_I32, "i32", 256, 1},
-    {FAK_Q8_0, "q8_0", 68, 15}, {FAK_Q4_0, "q4_0", 36, 15}, {FAK_Q4_1, "q4_1", 40, 31},
+    {FAK_F32, "f32", 1, 1, 1024, 3}, {FAK_F16, "f16", 1, 1, 512, 3},
+    {FAK_BF16, "bf16", 1, 1, 512, 3}, {FAK_I32, "i32", 1, 1, 1024, 1},
+    {FAK_Q8_0, "q8_0", 32, 32, 272, 15}, {FAK_Q4_0, "q4_0", 32, 32, 144, 15},
+    {FAK_Q4_1, "q4_1", 32, 32, 160, 31}, {FAK_Q5_0, "q5_0", 32, 32, 176, 15},
+    {FAK_Q5_1, "q5_1", 32, 32, 192, 31}, {FAK_Q4_K, "q4_k", 256, 32, 144, 31},
+    {FAK_Q5_K, "q5_k", 256, 32, 176, 31}, {FAK_Q6_K, "q6_k", 256, 16, 210, 15},
 };
 /* clang-format on */
 enum { KINDS = sizeof kinds / sizeof *kinds, COLS = 160, BLOCKS = COLS / 32 };
@@ -190,16 +194,18 @@ static void test_names_and_sizes(void **unused)
         assert_string_equal(dtype_name(kinds[i].id), kinds[i].name);
         assert_ptr_equal(dtype_by_name(kinds[i].name), info);
         assert_int_equal(info->form_mask, kinds[i].forms);
-        uint32_t block = kinds[i].id >= FAK_Q8_0 ? 32 : 1;
+        uint32_t block = kinds[i].block;
         assert_int_equal(info->block, block);
-        assert_int_equal(dtype_row_bytes(info->id, 64), kinds[i].bytes_of_64);
+        assert_int_equal(info->scale_cols, kinds[i].scale_cols);
+        assert_int_equal(dtype_row_bytes(info->id, 256), kinds[i].bytes_of_256);
         assert_int_equal(dtype_row_bytes(info->id, 0), 0);
-        for (uint32_t cols = 1; cols < 100; cols++)
+        for (uint32_t cols = 1; cols < 800; cols++)
             assert_int_equal(dtype_row_bytes(info->id, cols),
-                             cols % block ? 0 : cols * kinds[i].bytes_of_64 / 64);
-        uint64_t form_bytes[] = {kinds[i].bytes_of_64, 256, 64, 8, 8};
+                             cols % block ? 0 : cols * kinds[i].bytes_of_256 / 256);
+        uint64_t numbers = 2 * 256 / kinds[i].scale_cols * 4;
+        uint64_t form_bytes[] = {2 * kinds[i].bytes_of_256, 2048, 512, numbers, numbers};
         for (uint32_t form = 0; form < 40; form++)
-            assert_int_equal(dtype_form_bytes(info->id, form, 64),
+            assert_int_equal(dtype_form_bytes(info->id, form, 512),
                              form < 5 && kinds[i].forms >> form & 1 ? form_bytes[form] : 0);
         for (uint32_t form = 0; block > 1 && form < 5; form++)
             assert_int_equal(dtype_form_bytes(info->id, form, 33), 0);
@@ -213,20 +219,24 @@ static void test_names_and_sizes(void **unused)
 static void test_quantising_hard_rows(void **unused)
 {
     (void)unused;
-    static const uint32_t ids[] = {FAK_Q8_0, FAK_Q4_0, FAK_Q4_1};
     static const float hard[] = {NAN, INFINITY, -INFINITY};
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
-        unsigned char row[34];
-        float x[32], y[32];
-        for (int j = 0; j < 32; j++) x[j] = 1e-40f * (float)(j - 16);
-        dtype_encode_row(ids[i], 32, x, row);
-        dtype_decode_row(ids[i], 32, row, y);
-        for (int j = 0; j < 32; j++) assert_true(fabsf(y[j]) < 1e-7f);
+    for (uint32_t id = FAK_Q8_0; id <= FAK_Q6_K; id++) {
+        uint32_t n = dtype_find(id)->block;
+        unsigned char row[210];
+        float x[256], y[256];
+        for (uint32_t j = 0; j < n; j++) x[j] = 1e-40f * ((float)j - 16);
+        dtype_encode_row(id, n, x, row);
+        dtype_decode_row(id, n, row, y);
+        for (uint32_t j = 0; j < n; j++) assert_true(fabsf(y[j]) < 1e-7f);
         for (size_t k = 0; k < sizeof hard / sizeof *hard; k++) {
-            x[5] = hard[k];
-            dtype_encode_row(ids[i], 32, x, row);
-            dtype_decode_row(ids[i], 32, row, y);
-            assert_true(isnan(y[5]) && isnan(y[0]));
+            uint32_t at = k ? n - 1 : 5;
+            uint16_t bits;
+            x[at] = hard[k];
+            dtype_encode_row(id, n, x, row);
+            dtype_decode_row(id, n, row, y);
+            assert_true(isnan(y[at]) && isnan(y[0]));
+            assert_int_equal(dtype_bad_block(id, n, row, &bits), 0);
+            x[at] = 0;
         }
     }
 }
@@ -263,16 +273,28 @@ static odd_row odd_open(uint32_t id)
     return r;
 }
 
+/* Has a block a minimum? */
+static int shifted(uint32_t id)
+{
+    return id == FAK_Q4_1 || id == FAK_Q5_1;
+}
+
+/* Code i of a block of 32 from the page's table. */
+static int code_at(uint32_t id, const uint8_t *block, uint32_t i)
+{
+    const uint8_t *at = block + (shifted(id) ? 4 : 2);
+    if (id == FAK_Q8_0) return at[i] < 128 ? at[i] : at[i] - 256;
+    int five = id == FAK_Q5_0 || id == FAK_Q5_1, high = five ? at[i / 8] >> i % 8 & 1 : 0;
+    uint8_t byte = at[(five ? 4 : 0) + i % 16];
+    int code = (i < 16 ? byte & 15 : byte >> 4) + 16 * high;
+    return shifted(id) ? code : code - (five ? 16 : 8);
+}
+
 /* Weight i of a block from the page's formula, in double; rounded once. */
 static float weight(uint32_t id, const uint8_t *block, uint32_t i)
 {
-    double d = value_of(&f16, block[0] | (uint32_t)block[1] << 8);
-    if (id == FAK_Q8_0)
-        return (float)(d * (block[2 + i] < 128 ? block[2 + i] : block[2 + i] - 256));
-    uint8_t byte = block[(id == FAK_Q4_0 ? 2 : 4) + i % 16];
-    int code = i < 16 ? byte & 15 : byte >> 4;
-    if (id == FAK_Q4_0) return (float)(d * (code - 8));
-    return (float)(d * code + value_of(&f16, block[2] | (uint32_t)block[3] << 8));
+    double w = value_of(&f16, block[0] | (uint32_t)block[1] << 8) * code_at(id, block, i);
+    return (float)(shifted(id) ? w + value_of(&f16, block[2] | (uint32_t)block[3] << 8) : w);
 }
 
 static void assert_decodes(uint32_t id, const uint8_t *row)
@@ -293,7 +315,7 @@ static void test_decode_blocks(void **unused)
     set_seed();
     static const uint16_t scale[] = {0x3c00, 0xbc00, 0x0001, 0x83ff, 0x7bff, 0xfbff,
                                      0,      0x8000, 0x7c00, 0x7e01, 0x2e66, 0x0400};
-    for (uint32_t id = FAK_Q8_0; id <= FAK_Q4_1; id++) {
+    for (uint32_t id = FAK_Q8_0; id <= FAK_Q5_1; id++) {
         odd_row r = odd_open(id);
         uint32_t step = (uint32_t)dtype_row_bytes(id, 32);
         for (uint32_t turn = 0; turn < 300; turn++) {
@@ -302,7 +324,7 @@ static void test_decode_blocks(void **unused)
                 uint16_t d = scale[draw() % 12], m = scale[draw() % 12];
                 r.row[b * step] = (uint8_t)d;
                 r.row[b * step + 1] = (uint8_t)(d >> 8);
-                if (id == FAK_Q4_1) {
+                if (shifted(id)) {
                     r.row[b * step + 2] = (uint8_t)m;
                     r.row[b * step + 3] = (uint8_t)(m >> 8);
                 }
@@ -332,13 +354,13 @@ static void test_forms_recombine(void **unused)
 {
     (void)unused;
     set_seed();
-    static const int least[] = {-128, -8, 0}, most[] = {127, 7, 15};
-    for (uint32_t id = FAK_Q8_0; id <= FAK_Q4_1; id++) {
+    static const int least[] = {-128, -8, 0, -16, 0}, most[] = {127, 7, 15, 15, 31};
+    for (uint32_t id = FAK_Q8_0; id <= FAK_Q5_1; id++) {
         for (uint32_t turn = 0; turn < 200; turn++) {
             odd_row r = odd_open(id);
             int8_t *code = serve(id, FAK_CODES, r.row);
             float *scale = serve(id, FAK_SCALES, r.row), *whole = serve(id, FAK_AS_F32, r.row);
-            float *zero = id == FAK_Q4_1 ? serve(id, FAK_ZEROS, r.row) : NULL;
+            float *zero = shifted(id) ? serve(id, FAK_ZEROS, r.row) : NULL;
             uint8_t *native = serve(id, FAK_NATIVE, r.row);
             assert_memory_equal(native, r.row, r.bytes);
             for (uint32_t i = 0; i < COLS; i++) {
@@ -389,31 +411,31 @@ static void assert_block(uint32_t id, const float *x, const uint8_t *block)
         high = fmax(high, (double)x[i]);
         if (fabs((double)x[i]) > fabs(extreme)) extreme = (double)x[i];
     }
+    double range = (double)((float)high - (float)low);
     double d = id == FAK_Q8_0   ? fabs(extreme) / 127
                : id == FAK_Q4_0 ? extreme / -8
-                                : (double)((float)high - (float)low) / 15;
+               : id == FAK_Q5_0 ? extreme / -16
+                                : range / (id == FAK_Q4_1 ? 15 : 31);
     uint16_t stored = (uint16_t)(block[0] | block[1] << 8);
     assert_int_equal(stored, rounded(&f16, (float)d));
     double d16 = value_of(&f16, stored), m16 = 0;
-    if (id == FAK_Q4_1) {
+    if (shifted(id)) {
         stored = (uint16_t)(block[2] | block[3] << 8);
         m16 = value_of(&f16, stored);
         assert_true(m16 == value_of(&f16, rounded(&f16, (float)low)));
     }
     for (uint32_t i = 0; i < 32; i++) {
-        double from = id == FAK_Q4_1 ? low : 0, step = ((double)x[i] - from) / d;
-        uint8_t byte = block[(id == FAK_Q4_1 ? 4 : 2) + i % 16];
-        int code = i < 16 ? byte & 15 : byte >> 4;
-        if (id == FAK_Q8_0) code = (int8_t)block[2 + i];
-        if (id == FAK_Q4_0) code -= 8;
-        int clipped = id == FAK_Q4_0 && code == 7 && step > 7.4; /* 8 does not exist */
+        double from = shifted(id) ? low : 0, step = ((double)x[i] - from) / d;
+        int code = code_at(id, block, i);
+        int most = id == FAK_Q4_0 ? 7 : id == FAK_Q5_0 ? 15 : 1000;
+        int clipped = code == most && step > most + 0.4; /* 8, or 16, does not exist */
         if (!clipped && !(fabs(step - code) <= 0.5 + 2e-5)) fail_msg("%g becomes %d", step, code);
-        if (clipped) assert_true(step <= 8);
+        if (clipped) assert_true(step <= most + 1);
         /* so the decoded weight is within half a step, and the rounding of d and m */
         double off = fabs((double)weight(id, block, i) - (double)x[i]);
-        double most = fabs(d) * (clipped ? 1.0 : 0.5 + 2e-5) + abs(code) * fabs(d16 - d) +
-                      fabs(m16 - from) + 0x1p-23 * fabs((double)x[i]);
-        assert_true(off <= most);
+        double worst = fabs(d) * (clipped ? 1.0 : 0.5 + 2e-5) + abs(code) * fabs(d16 - d) +
+                       fabs(m16 - from) + 0x1p-23 * fabs((double)x[i]);
+        assert_true(off <= worst);
     }
 }
 
@@ -421,7 +443,7 @@ static void test_quantisers(void **unused)
 {
     (void)unused;
     set_seed();
-    for (uint32_t id = FAK_Q8_0; id <= FAK_Q4_1; id++) {
+    for (uint32_t id = FAK_Q8_0; id <= FAK_Q5_1; id++) {
         for (int turn = 0; turn < 3000; turn++) {
             float x[COLS], scale = ldexpf(1, (int)(draw() % 24) - 12), shift = scale * draw_unit();
             odd_row r = odd_open(id);
@@ -445,14 +467,14 @@ static void assert_idempotent(uint32_t id, const float *x, int expected)
     assert_int_equal(!memcmp(row, again, bytes), expected);
 }
 
-/* Encoding what a row decodes to gives the row again: always for Q8_0 and Q4_0, and for Q4_1 while
- * m is not so large beside d that d*15 + m loses d; not where d underflows to 0. */
+/* Encoding what a row decodes to gives the row again: always for Q8_0, Q4_0 and Q5_0, and for Q4_1 and
+ * Q5_1 while m is not so large beside d that d*15 + m loses d; not where d underflows to 0. */
 static void test_idempotent(void **unused)
 {
     (void)unused;
     set_seed();
     float x[COLS] = {0};
-    for (uint32_t id = FAK_Q8_0; id <= FAK_Q4_1; id++) {
+    for (uint32_t id = FAK_Q8_0; id <= FAK_Q5_1; id++) {
         assert_idempotent(id, (const float[COLS]){0}, 1);
         for (int turn = 0; turn < 3000; turn++) {
             float scale = ldexpf(1, (int)(draw() % 24) - 12);

@@ -482,7 +482,8 @@ static void test_negative_number(void **state)
 
 /* ---- conversions ---- */
 
-static const uint32_t dtypes[] = {0, FAK_F32, FAK_F16, FAK_BF16, FAK_Q8_0, FAK_Q4_0, FAK_Q4_1};
+static const uint32_t dtypes[] = {0,        FAK_F32,  FAK_F16,  FAK_BF16, FAK_Q8_0,
+                                  FAK_Q4_0, FAK_Q4_1, FAK_Q5_0, FAK_Q5_1};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
 static void assert_converted(const model *m, uint32_t dtype)
@@ -517,6 +518,21 @@ static void test_conversions(void **state)
         }
 }
 
+static void test_k_conversions(void **state)
+{
+    (void)state;
+    for (uint32_t dtype = FAK_Q4_K; dtype <= FAK_Q6_K; dtype++) {
+        tiny t;
+        fak_error e = {0};
+        tiny_open(&t, "wide-f32.gguf");
+        model_close(&t.model);
+        if (model_open(&t.model, t.file, dtype, 0, &e)) fail_msg("%s", e.message);
+        assert_converted(&t.model, dtype);
+        assert_int_equal(t.model.blocks, 1);
+        tiny_close(&t);
+    }
+}
+
 /* Rows of 48 have no blocks of 32; as floats the file is fine. */
 static void test_block_does_not_fit(void **state)
 {
@@ -535,6 +551,8 @@ static void test_block_does_not_fit(void **state)
     }
     assert_refused(&m, FAK_Q8_0, 0, STATUS_REFUSED,
                    "tensor blk.0.ffn_down.weight has rows of 48; q8_0 needs a multiple of 32");
+    assert_refused(&m, FAK_Q4_K, 0, STATUS_REFUSED,
+                   "tensor token_embd.weight has rows of 64; q4_k needs a multiple of 256");
     if (image_open(&m, &g, &opened, FAK_F16, 0, &e)) fail_msg("%s", e.message);
     assert_int_equal(opened.ffn, 48);
     model_close(&opened);
@@ -545,7 +563,7 @@ static void test_block_does_not_fit(void **state)
 /* Into a dtype that rows cannot be rounded to: refused, named. */
 static void test_dtype_refused(void **state)
 {
-    static const uint32_t wrong[] = {FAK_I32, FAK_I8, FAK_Q4_K, FAK_F8E4M3, 9, 31, 32, 0xffffffffu};
+    static const uint32_t wrong[] = {FAK_I32, FAK_I8, 24, FAK_F8E4M3, 9, 31, 32, 0xffffffffu};
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         image m;
@@ -636,13 +654,21 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),          cmocka_unit_test(test_roles),
-        cmocka_unit_test(test_close),           cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_values),          cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_missing_tensors), cmocka_unit_test(test_negative_number),
-        cmocka_unit_test(test_conversions),     cmocka_unit_test(test_block_does_not_fit),
-        cmocka_unit_test(test_dtype_refused),   cmocka_unit_test(test_context),
-        cmocka_unit_test(test_context_refused), cmocka_unit_test(test_context_of_file_is_long),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_roles),
+        cmocka_unit_test(test_close),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_missing_tensors),
+        cmocka_unit_test(test_negative_number),
+        cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_k_conversions),
+        cmocka_unit_test(test_block_does_not_fit),
+        cmocka_unit_test(test_dtype_refused),
+        cmocka_unit_test(test_context),
+        cmocka_unit_test(test_context_refused),
+        cmocka_unit_test(test_context_of_file_is_long),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

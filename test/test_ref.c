@@ -160,58 +160,91 @@ static void assert_float_output(uint32_t I, const float *w, const float *x, floa
     assert_near(got, exact, (I / 8 + 5) * U * size * 1.001);
 }
 
+/* What a block of 32 adds to an output: literally, and the terms of it in double. */
+typedef struct part {
+    float literal;
+    double first, second;
+} part;
+
+static part part_of_32(uint32_t dtype, const void *block, const int8_t *code, const ref_block *x)
+{
+    float scale, zero = 0;
+    int32_t isum = 0, sx = 0;
+    dtype_serve_row(dtype, FAK_SCALES, 32, block, &scale);
+    int shifted = dtype_form_bytes(dtype, FAK_ZEROS, 32) > 0;
+    if (shifted) dtype_serve_row(dtype, FAK_ZEROS, 32, block, &zero);
+    for (uint32_t i = 0; i < 32; i++) isum += code[i] * x->q[i], sx += x->q[i];
+    part p = {.first = (double)isum * (double)scale * (double)x->d,
+              .second = (double)zero * (double)x->d * sx};
+    p.literal = ((float)isum * scale) * x->d;
+    if (shifted) p.literal = p.literal + zero * (x->d * (float)sx);
+    return p;
+}
+
+/* Run j of 8 of a K block. */
+static part part_of_k(uint32_t dtype, const void *block, uint32_t j, const int8_t *code,
+                      const ref_block *x)
+{
+    dtype_k k;
+    int32_t half[2] = {0}, sx = 0;
+    dtype_k_scales(dtype, block, &k);
+    for (uint32_t i = 0; i < 32; i++) half[i / 16] += code[i] * x->q[i], sx += x->q[i];
+    int32_t isum = dtype == FAK_Q6_K ? k.sc[2 * j] * half[0] + k.sc[2 * j + 1] * half[1]
+                                     : k.sc[j] * (half[0] + half[1]);
+    int32_t msum = dtype == FAK_Q6_K ? 0 : k.mn[j] * sx;
+    part p = {.first = (double)isum * (double)k.d * (double)x->d,
+              .second = -(double)msum * (double)k.dmin * (double)x->d};
+    p.literal = ((float)isum * k.d) * x->d;
+    if (dtype != FAK_Q6_K) p.literal = p.literal - ((float)msum * k.dmin) * x->d;
+    return p;
+}
+
 /* One output of quantised activations: the same codes summed exactly; and the float product, within
  * half a step of every activation. */
 static void assert_q8_output(uint32_t dtype, uint32_t I, const void *row, const float *w,
                              const float *x, float got)
 {
+    const dtype_info *info = dtype_find(dtype);
     int8_t *code = need(I);
-    float *scale = need(I / 32 * 4ul), *zero = need(I / 32 * 4ul);
     double sum = 0, size = 0, exact = 0, steps = 0, exact_size = 0;
     float literal = 0;
     dtype_serve_row(dtype, FAK_CODES, I, row, code);
-    dtype_serve_row(dtype, FAK_SCALES, I, row, scale);
-    memset(zero, 0, I / 32 * 4ul);
-    if (dtype == FAK_Q4_1) dtype_serve_row(dtype, FAK_ZEROS, I, row, zero);
     for (uint32_t b = 0; b < I / 32; b++) {
-        ref_block block;
-        ref_quantise(x + b * 32, &block);
-        int64_t isum = 0, sx = 0;
+        const char *block = (const char *)row + b * 32 / info->block * info->block_bytes;
+        ref_block q;
+        ref_quantise(x + b * 32, &q);
         for (uint32_t i = 0; i < 32; i++) {
             double product = (double)w[b * 32 + i] * (double)x[b * 32 + i];
-            isum += code[b * 32 + i] * block.q[i];
-            sx += block.q[i];
             exact += product;
             exact_size += fabs(product);
-            steps += fabs((double)w[b * 32 + i]) * (double)block.d * (0.5 + 1e-4);
+            steps += fabs((double)w[b * 32 + i]) * (double)q.d * (0.5 + 1e-4);
         }
-        double first = (double)isum * (double)scale[b] * (double)block.d;
-        double second = (double)zero[b] * (double)block.d * (double)sx;
-        float part = ((float)isum * scale[b]) * block.d;
-        if (dtype == FAK_Q4_1) part = part + zero[b] * (block.d * (float)sx);
-        literal = literal + part;
-        sum += first + second;
-        size += fabs(first) + fabs(second);
+        part p = info->block == 32 ? part_of_32(dtype, block, code + b * 32, &q)
+                                   : part_of_k(dtype, block, b % 8, code + b * 32, &q);
+        literal = literal + p.literal;
+        sum += p.first + p.second;
+        size += fabs(p.first) + fabs(p.second);
     }
     double bound = (I / 32 + 4) * U * size * 1.001;
     assert_bits(&got, &literal, 1);
     assert_near(got, sum, bound);
     assert_near(got, exact, bound + steps + 2 * U * exact_size);
-    free(code), free(scale), free(zero);
+    free(code);
 }
 
 static void test_matmul(void **unused)
 {
     (void)unused;
     set_seed();
-    static const uint32_t shape[][3] = {{1, 1, 32},  {3, 5, 96},   {2, 4, 64},
-                                        {7, 3, 288}, {1, 6, 1024}, {1, 1, 1},
-                                        {2, 3, 7},   {3, 2, 33},   {4, 3, 100}};
-    for (size_t n = 0; n < DTYPES * 18; n++) {
-        uint32_t dtype = dtypes[n % DTYPES], T = shape[n / DTYPES % 9][0];
-        uint32_t O = shape[n / DTYPES % 9][1], I = shape[n / DTYPES % 9][2];
-        int act_q8 = n >= DTYPES * 9, blocks = dtype_find(dtype)->block > 1;
-        if (blocks && I % 32) continue;
+    static const uint32_t shape[][3] = {{1, 1, 32},   {3, 5, 96},  {2, 4, 64},  {7, 3, 288},
+                                        {1, 6, 1024}, {1, 1, 1},   {2, 3, 7},   {3, 2, 33},
+                                        {4, 3, 100},  {3, 4, 256}, {2, 3, 512}, {1, 2, 768}};
+    enum { SHAPES = sizeof shape / sizeof *shape };
+    for (size_t n = 0; n < DTYPES * SHAPES * 2; n++) {
+        uint32_t dtype = dtypes[n % DTYPES], T = shape[n / DTYPES % SHAPES][0];
+        uint32_t O = shape[n / DTYPES % SHAPES][1], I = shape[n / DTYPES % SHAPES][2];
+        int act_q8 = n >= DTYPES * SHAPES, blocks = dtype_find(dtype)->block > 1;
+        if (I % dtype_find(dtype)->block) continue;
         size_t bytes = (size_t)dtype_row_bytes(dtype, I);
         char *weights = draw_weights(dtype, O, I);
         float *x = draw_row(T * I, 2), *w = need(I * 4ul), *one = need(O * 4ul);
@@ -243,10 +276,10 @@ static void test_matmul_nan(void **unused)
     (void)unused;
     set_seed();
     for (size_t n = 0; n < DTYPES * 2; n++) {
-        float *x = draw_row(3 * 64, 1), y[3 * 4];
-        void *w = draw_weights(dtypes[n % DTYPES], 4, 64);
-        x[64 + draw() % 64] = NAN;
-        matmul(dtypes[n % DTYPES], 3, 4, 64, w, x, y, n >= DTYPES);
+        float *x = draw_row(3 * 256, 1), y[3 * 4];
+        void *w = draw_weights(dtypes[n % DTYPES], 4, 256);
+        x[256 + draw() % 256] = NAN;
+        matmul(dtypes[n % DTYPES], 3, 4, 256, w, x, y, n >= DTYPES);
         for (uint32_t i = 0; i < 12; i++) assert_int_equal(isnan(y[i]) != 0, i / 4 == 1);
         free(x), free(w);
     }

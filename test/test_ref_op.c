@@ -94,7 +94,7 @@ static void test_embed(void **unused)
 {
     (void)unused;
     set_seed();
-    enum { V = 7, D = 64 };
+    enum { V = 7, D = 256 };
     for (size_t n = 0; n < DTYPES; n++) {
         memory_open((ref_kv){0}, 0);
         uint32_t w = add_value(FAK_WEIGHT, dtypes[n], V, D), y = add_act(D);
@@ -319,7 +319,8 @@ static void assert_same_value(uint32_t a, uint32_t b)
 
 static void check_fused(uint32_t dtype, int act_q8)
 {
-    enum { D = 64, F = 96, V = 11 };
+    enum { V = 11 };
+    uint32_t D = dtype < FAK_Q4_K ? 64 : 256, F = dtype < FAK_Q4_K ? 96 : 512;
     memory_open((ref_kv){0}, act_q8);
     uint32_t x = add_act(D), r = add_act(D), g = add_act(F), u = add_act(F);
     uint32_t n = add_value(FAK_WEIGHT, FAK_F32, 1, D), wd = add_value(FAK_WEIGHT, dtype, D, F);

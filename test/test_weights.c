@@ -3,7 +3,8 @@
 
 #include <inttypes.h>
 
-static const uint32_t dtypes[] = {FAK_F32, FAK_F16, FAK_BF16, FAK_Q8_0, FAK_Q4_0, FAK_Q4_1};
+static const uint32_t dtypes[] = {FAK_F32,  FAK_F16,  FAK_BF16, FAK_Q8_0,
+                                  FAK_Q4_0, FAK_Q4_1, FAK_Q5_0, FAK_Q5_1};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 enum { BIG = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ };
 
@@ -126,13 +127,18 @@ static void assert_native(opened *o, uint32_t value)
     free(row);
 }
 
+/* Files of K blocks, which the tiny ones are too narrow for. */
+static const char *const k_names[] = {"tiny-q4_k.gguf", "tiny-q5_k.gguf", "tiny-q6_k.gguf"};
+static const uint32_t k_dtypes[] = {FAK_Q4_K, FAK_Q5_K, FAK_Q6_K};
+enum { K_DTYPES = sizeof k_dtypes / sizeof *k_dtypes };
+
 static void test_native(void **state)
 {
     (void)state;
-    for (int m = 0; m < TINY_MODELS; m++) {
+    for (int m = 0; m < TINY_MODELS + K_DTYPES; m++) {
         opened o;
         uint32_t turned = 0;
-        open_source(&o, tiny_names[m], 0);
+        open_source(&o, m < TINY_MODELS ? tiny_names[m] : k_names[m - TINY_MODELS], 0);
         for (uint32_t i = 0; i < o.source.values; i++) {
             const weight *w = &o.tiny.model.weights.at[i];
             if (w->tensor) assert_native(&o, i);
@@ -302,17 +308,18 @@ static void test_conversions(void **state)
 static void test_same_as_file(void **state)
 {
     (void)state;
-    for (int d = 0; d < DTYPES; d++) {
+    for (int d = 0; d < DTYPES + K_DTYPES; d++) {
         opened a, b;
-        open_source(&a, "tiny-f32.gguf", dtypes[d]);
-        open_source(&b, tiny_names[d], 0);
+        uint32_t dtype = d < DTYPES ? dtypes[d] : k_dtypes[d - DTYPES];
+        open_source(&a, d < DTYPES ? "tiny-f32.gguf" : "wide-f32.gguf", dtype);
+        open_source(&b, d < DTYPES ? tiny_names[d] : k_names[d - DTYPES], 0);
         assert_int_equal(a.source.values, b.source.values);
         for (uint32_t i = 0; i < a.source.values; i++) {
             const weight *w = &a.tiny.model.weights.at[i];
             void *x = read_rows(&a, i, FAK_NATIVE, 0, w->rows);
             void *y = read_rows(&b, i, FAK_NATIVE, 0, w->rows);
             assert_int_equal(b.tiny.model.weights.at[i].dtype,
-                             w->rows == 1 || !w->tensor ? FAK_F32 : dtypes[d]);
+                             w->rows == 1 || !w->tensor ? FAK_F32 : dtype);
             assert_memory_equal(x, y, w->rows * dtype_row_bytes(w->dtype, w->cols));
             free(x);
             free(y);
@@ -328,7 +335,10 @@ static void test_planes(void **state)
     static const struct {
         const char *file;
         uint32_t zeros;
-    } blocks[] = {{"tiny-q8_0.gguf", 0}, {"tiny-q4_0.gguf", 0}, {"tiny-q4_1.gguf", 1}};
+    } blocks[] = {
+        {"tiny-q8_0.gguf", 0}, {"tiny-q4_0.gguf", 0}, {"tiny-q4_1.gguf", 1}, {"tiny-q5_0.gguf", 0},
+        {"tiny-q5_1.gguf", 1}, {"tiny-q4_k.gguf", 1}, {"tiny-q5_k.gguf", 1}, {"tiny-q6_k.gguf", 0},
+    };
     (void)state;
     for (size_t m = 0; m < sizeof blocks / sizeof *blocks; m++) {
         opened o;
@@ -339,9 +349,10 @@ static void test_planes(void **state)
         float *scale = read_rows(&o, value, FAK_SCALES, 0, w->rows);
         float *zero = blocks[m].zeros ? read_rows(&o, value, FAK_ZEROS, 0, w->rows) : NULL;
         float *x = read_rows(&o, value, FAK_AS_F32, 0, w->rows);
+        uint32_t n = m + 1 == sizeof blocks / sizeof *blocks ? 16 : 32; /* the last is Q6_K */
         for (uint32_t i = 0; i < w->rows * w->cols; i++) {
-            float y = scale[i / 32] * (float)code[i];
-            if (zero) y = y + zero[i / 32];
+            float y = scale[i / n] * (float)code[i];
+            if (zero) y = y + zero[i / n];
             assert_true(y == x[i]);
         }
         free(code);

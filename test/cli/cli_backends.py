@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 
-from common import (DTYPES, HERE, PLUGINS, ROOM, SO, Case, contents, environment, main, model,
+from common import (DTYPES, HERE, K_DTYPES, PLUGINS, ROOM, SO, Case, contents, environment, main, model,
                     room)
 
 
@@ -154,7 +154,7 @@ class Backends(Case):
         device = linked["devices"][0]
         self.assertEqual((device["id"], device["class"], device["kind"]),
                          ("cpu:ref", "reference", "cpu"))
-        self.assertEqual(set(device["upload_dtypes"]), set(DTYPES))
+        self.assertEqual(set(device["upload_dtypes"]), set(DTYPES + K_DTYPES))
         self.assertIn("attention", device["ops"])
         self.assertEqual([o["name"] for o in linked["options"]], ["fused"])
 

@@ -6,7 +6,7 @@ import resource
 import struct
 import tempfile
 
-from common import DTYPES, FAKRUN, ROOM, Case, contents, container, main, make, model, room, text
+from common import DTYPES, FAKRUN, K_DTYPES, ROOM, Case, contents, container, main, make, model, room, text
 
 
 class Files(Case):
@@ -54,7 +54,7 @@ class Files(Case):
                      "rows.gguf: tokenizer.ggml.tokens has 302 elements, token_embd.weight only 301")
 
     def test_the_other_byte_order(self):
-        for dtype in DTYPES:
+        for dtype in DTYPES + K_DTYPES:
             little = self.generate("-p", "Hello the", "-n", "20", name=f"tiny-{dtype}")
             big = self.generate("-p", "Hello the", "-n", "20", name=f"big-{dtype}")
             self.assertEqual(big["ids"], little["ids"], dtype)

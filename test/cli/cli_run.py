@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import time
 
-from common import (DTYPES, FAKRUN, ROOM, TIMEOUT, Case, contents, environment, long_model, main,
+from common import (DTYPES, FAKRUN, K_DTYPES, ROOM, TIMEOUT, Case, contents, environment, long_model, main,
                     make, model, room, without_room)
 
 
@@ -88,6 +88,14 @@ class Models(Case):
         self.fine("-m", odd, "-p", "x", "-n", "2", "--dtype", "f16")
         for dtype in ("q8_0", "q4_0", "q4_1"):
             self.refused(2, ["-m", odd, "-p", "x", "--dtype", dtype], dtype, "48", "32")
+
+    def test_k_formats(self):
+        for dtype in K_DTYPES:
+            said = self.generate("-p", "Hello", "-n", "6", "--dtype", dtype, name="wide-f32")
+            made = self.generate("-p", "Hello", "-n", "6", name=f"tiny-{dtype}")
+            self.assertEqual(said["ids"], made["ids"])
+            self.refused(2, ["-m", model("tiny-f32"), "-p", "x", "--dtype", dtype],
+                         f"rows of 64; {dtype} needs a multiple of 256")
 
     def test_activations(self):
         for name in ("tiny-f32", "tiny-q8_0", "tiny-q4_1"):

@@ -1,8 +1,8 @@
 """What the files beside it share: fakrun run as a user would, on tiny models.
 
 usage: test/cli/cli_X.py FAKRUN PLUGINS_DIR MODELS_DIR [unittest's arguments]
-PLUGINS_DIR has fak-backend-cpu-ref.so.  MODELS_DIR has tiny-f32, -f16, -bf16, -q8_0, -q4_0, -q4_1
-(scripts/make-model --dtype), big-f32 and so on (--big-endian), and tiny-untied (--untied --layers
+PLUGINS_DIR has fak-backend-cpu-ref.so.  MODELS_DIR has tiny-f32, -f16, -bf16, -q8_0, -q4_0, -q4_1,
+-q5_0, -q5_1, and 256 wide wide-f32 and tiny-q4_k, -q5_k, -q6_k (scripts/make-model --dtype), big-f32 and so on (--big-endian), and tiny-untied (--untied --layers
 3 --dtype f32), with or without .gguf.
 """
 import atexit
@@ -19,7 +19,8 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MAKE_MODEL = os.path.join(HERE, "..", "..", "scripts", "make-model")
-DTYPES = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1"]
+DTYPES = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1"]
+K_DTYPES = ["q4_k", "q5_k", "q6_k"]
 KEYS = {"prompt_ids", "ids", "text", "finish", "backend", "timing", "ops"}
 TIMEOUT = 120  # seconds, of a run that should take milliseconds; sanitizers are slow
 
