@@ -11,6 +11,8 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_REFUSED = 2, EXIT_INTERRUPTED = 130 
 
 /* What --dtype takes: the file's own, or one that the weights are rounded to as they are loaded. */
 #define CMD_DTYPES "file|f32|f16|bf16|q8_0|q4_0|q4_1|q5_0|q5_1|q4_k|q5_k|q6_k"
+#define CMD_DTYPES_HELP /* likewise in a line of --help and the next */                            \
+    "file|f32|f16|bf16|q8_0|q4_0|q4_1|q5_0|\n                               q5_1|q4_k|q5_k|q6_k"
 
 int cmd_run(int argc, char **argv, const environment *env);
 int cmd_backends(int argc, char **argv, const environment *env);

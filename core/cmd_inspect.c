@@ -238,7 +238,7 @@ static int parse(inspect *o, int argc, char **argv)
         {0, "plan", ARG_FLAG, NULL, "print the forward pass: one turn of the layers, both tails", &o->plan, 0, 0, NULL},
         {'v', "verbose", ARG_FLAG, NULL, "with --plan: every layer (what fak reads back)", &o->verbose, 0, 0, NULL},
         {0, "ctx", ARG_NUMBER, "N", "positions of context to reckon with", &o->context, 1, 1u << 20, NULL},
-        {0, "dtype", ARG_CHOICE, "TYPE", "weights loaded as " CMD_DTYPES, &o->dtype, 0, 0, CMD_DTYPES},
+        {0, "dtype", ARG_CHOICE, "TYPE", "weights loaded as " CMD_DTYPES_HELP, &o->dtype, 0, 0, CMD_DTYPES},
         {0, "backend", ARG_TEXT, "NAME[:DEV]", "the backend to reckon with", &o->backend.backend, 0, 0, NULL},
         {0, "json", ARG_FLAG, NULL, "print one JSON object", &o->json, 0, 0, NULL},
     };

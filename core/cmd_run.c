@@ -99,7 +99,7 @@ static int parse(run *r, int argc, char **argv)
         {0, "min-p", ARG_REAL, "P", "of these, from those P times as likely as the first (default 0)", &r->min_p, 0, 1, NULL},
         {0, "seed", ARG_NUMBER, "N", "of the draws: same seed, same text (default: from the clock)", &r->seed, 0, NOT_GIVEN - 1, NULL},
         {0, "logprobs", ARG_NUMBER, "N", "with --json: of each token and of the N most likely", &r->logprobs, 0, LOGPROBS_MAX, NULL},
-        {0, "dtype", ARG_CHOICE, "TYPE", "load weights as " CMD_DTYPES " (default file)", &r->dtype, 0, 0, CMD_DTYPES},
+        {0, "dtype", ARG_CHOICE, "TYPE", "load weights as " CMD_DTYPES_HELP " (default file)", &r->dtype, 0, 0, CMD_DTYPES},
         {0, "act", ARG_CHOICE, "MODE", "activations of matmuls by block weights: q8|f32 (default q8)", &r->act, 0, 0, "q8|f32"},
         {0, "kv", ARG_CHOICE, "TYPE", "keep keys and values as f32|f16|bf16 (default f32)", &r->kv, 0, 0, "f32|f16|bf16"},
         {0, "ignore-eos", ARG_FLAG, NULL, "go on after an end-of-text token", &r->ignore_eos, 0, 0, NULL},

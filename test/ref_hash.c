@@ -201,7 +201,7 @@ static void hash_quantise(void)
 typedef struct list { /* of dtypes, or of columns */
     uint32_t count, at[6];
 } list;
-static const list first = {6, {FAK_F32, FAK_F16, FAK_BF16, FAK_Q8_0, FAK_Q4_0, FAK_Q4_1}};
+static const list basic = {6, {FAK_F32, FAK_F16, FAK_BF16, FAK_Q8_0, FAK_Q4_0, FAK_Q4_1}};
 /* These came later: their lines are the last, so that those before them stay as they are. */
 static const list fives = {2, {FAK_Q5_0, FAK_Q5_1}}, ks = {3, {FAK_Q4_K, FAK_Q5_K, FAK_Q6_K}};
 
@@ -556,10 +556,10 @@ int main(void)
 {
     hash_numbers();
     hash_quantise();
-    hash_rows(&first, 160);
+    hash_rows(&basic, 160);
     hash_tables();
-    hash_matmuls(&first, &(list){6, {32, 96, 288, 1, 33, 257}});
-    hash_embeds(&first, 96);
+    hash_matmuls(&basic, &(list){6, {32, 96, 288, 1, 33, 257}});
+    hash_embeds(&basic, 96);
     hash_row_ops();
     for (uint32_t dtype = FAK_F32; dtype <= FAK_BF16; dtype++) {
         hash_attention(dtype, 0, 0, 0);
@@ -567,7 +567,7 @@ int main(void)
         hash_attention(dtype, 11, 3, 0);
         hash_attention(dtype, 0, 3, 1);
     }
-    for (size_t n = 0; n < first.count * 2; n++) hash_fused(first.at[n / 2], n % 2, 64, 96);
+    for (size_t n = 0; n < basic.count * 2; n++) hash_fused(basic.at[n / 2], n % 2, 64, 96);
     hash_later(&fives, 160, &(list){3, {32, 96, 288}}, 64, 96);
     hash_later(&ks, 512, &(list){3, {256, 512, 768}}, 256, 512);
     return 0;

@@ -71,6 +71,44 @@ static void test_wrong_bit_is_named(void **state)
     toy_free(&g);
 }
 
+/* Every dtype that the device keeps is looked at: wrong in the programs of one alone, it is refused. */
+static int32_t (*inner_prepare)(fak_device *, const fak_plan *, const fak_limits *, fak_program *,
+                                uint32_t, uint32_t *, fak_report *, fak_program **, fak_error *);
+static uint32_t spoil_dtype;
+static int32_t spoiled_prepare(fak_device *d, const fak_plan *p, const fak_limits *limits,
+                               fak_program *of, uint32_t flags, uint32_t *verdict,
+                               fak_report *report, fak_program **out, fak_error *e)
+{
+    spoil_value = 0;
+    for (uint32_t i = 0; i < p->values.count; i++) {
+        fak_value v = plan_value(p, i);
+        if (v.kind == FAK_WEIGHT && v.dtype == spoil_dtype) spoil_value = plan_op(p, 1).out[0];
+    }
+    return inner_prepare(d, p, limits, of, flags, verdict, report, out, e);
+}
+
+static void test_every_dtype_is_proven(void **state)
+{
+    static const uint32_t dtypes[] = {FAK_F32,  FAK_F16,  FAK_BF16, FAK_Q8_0, FAK_Q4_0, FAK_Q4_1,
+                                      FAK_Q5_0, FAK_Q5_1, FAK_Q4_K, FAK_Q5_K, FAK_Q6_K};
+    (void)state;
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        backend_pair b;
+        fak_error e = {0};
+        backend_open(&b, "cpu-ref", NULL);
+        assert_true(b.dev.facts.upload_dtypes >> dtypes[i] & 1);
+        spoil_dtype = dtypes[i];
+        inner_prepare = b.dev.api.prepare;
+        inner_read = b.dev.api.read;
+        b.dev.api.prepare = spoiled_prepare;
+        b.dev.api.read = spoiled_read;
+        if (golden_compare(&b.dev, &b.host, &e) != STATUS_REFUSED)
+            fail_msg("%s is not compared", dtype_name(dtypes[i]));
+        assert_message(&e, "claims class reference, but op 1 (");
+        backend_close(&b);
+    }
+}
+
 /* The model is the same wherever it is made: its bytes are pinned. */
 static void test_model_is_pinned(void **state)
 {
@@ -78,21 +116,24 @@ static void test_model_is_pinned(void **state)
         uint32_t dtype;
         uint64_t hash;
     } pinned[] = {
-        {FAK_F32, 0x05e6465e082fb6d8},
-        {FAK_Q4_1, 0x48e70dd5e3e7909c},
+        {FAK_F32, 0x05e6465e082fb6d8},  {FAK_Q4_1, 0x48e70dd5e3e7909c},
+        {FAK_Q5_0, 0xbe29080dc7a1729c}, {FAK_Q5_1, 0x23484644c146389c},
+        {FAK_Q4_K, 0x4becabb44badfc1a}, {FAK_Q5_K, 0x77ca82aecbf041a2},
+        {FAK_Q6_K, 0x86b99c29b02671f6},
     };
     (void)state;
     for (size_t i = 0; i < sizeof pinned / sizeof *pinned; i++) {
         toy g;
         fak_error e = {0};
         uint64_t h = 14695981039346656037ull;
-        assert_int_equal(toy_make(&g, &golden_shape, pinned[i].dtype, TOY_SEED, &e), 0);
+        assert_int_equal(
+            toy_make(&g, golden_shape_of(pinned[i].dtype), pinned[i].dtype, TOY_SEED, &e), 0);
         for (uint32_t w = 0; w < g.m.weights.count; w++) {
             const weight *x = &g.m.weights.at[w];
             const uint8_t *at = x->tensor ? x->tensor->data : (const uint8_t *)x->made;
             for (uint32_t r = 0; r < x->rows; r++, at += dtype_row_bytes(x->dtype, x->cols)) {
-                float row[128];
-                uint32_t word[128];
+                float row[512];
+                uint32_t word[512];
                 dtype_decode_row(x->dtype, x->cols, at, row);
                 memcpy(word, row, sizeof word);
                 for (uint32_t c = 0; c < x->cols; c++) h = (h ^ word[c]) * 1099511628211ull;
@@ -107,9 +148,8 @@ static void test_model_is_pinned(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_passes),
-        cmocka_unit_test(test_refuser_passes),
-        cmocka_unit_test(test_wrong_bit_is_named),
+        cmocka_unit_test(test_reference_passes),   cmocka_unit_test(test_refuser_passes),
+        cmocka_unit_test(test_wrong_bit_is_named), cmocka_unit_test(test_every_dtype_is_proven),
         cmocka_unit_test(test_model_is_pinned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

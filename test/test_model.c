@@ -380,8 +380,8 @@ static const struct {
      "tensor blk.0.attn_q.weight is I32, which fak cannot compute with"},
     {GGML_TYPE, "token_embd.weight", 24, 0,
      "tensor token_embd.weight is I8, which fak cannot compute with"},
-    {GGML_TYPE, "blk.1.ffn_up.weight", 6, 0,
-     "tensor blk.1.ffn_up.weight is Q5_0, which fak cannot compute with"},
+    {GGML_TYPE, "blk.1.ffn_up.weight", 20, 0,
+     "tensor blk.1.ffn_up.weight is IQ4_NL, which fak cannot compute with"},
     {GGML_TYPE, "blk.1.ffn_up.weight", 99, 0,
      "tensor blk.1.ffn_up.weight has the unknown type 99"},
     /* clang-format on */

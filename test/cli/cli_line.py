@@ -119,7 +119,7 @@ class CommandLine(Case):
         self.fine(*args, "--seed", "1")
 
     def test_choices(self):
-        for wrong in ("q5_0", "F32", "", "f", "f32|f16"):
+        for wrong in ("q3_k", "Q4_K", "F32", "", "f", "f32|f16"):
             self.refused(2, ["-m", model("tiny-f32"), "-p", "x", "--dtype", wrong], "--dtype",
                          f'"{wrong}"', "f32")
         for wrong in ("q8_0", "F16", "", "f32|f16", "file"):

@@ -51,7 +51,7 @@ enum {
            FAK_CAP_DEVICE_MEMORY | FAK_CAP_CAPACITY_PROBE,
     NUMERICS = FAK_ACT_F32 | FAK_BATCH_INVARIANT | FAK_DETERMINISTIC,
     UPLOAD = 1 << FAK_F32 | 1 << FAK_F16 | 1 << FAK_BF16 | 1 << FAK_Q8_0 | 1 << FAK_Q4_0 |
-             1 << FAK_Q4_1
+             1 << FAK_Q4_1 | 1 << FAK_Q5_0 | 1 << FAK_Q5_1
 };
 static const fak_option options[] = {
     {"exact", "0|1", "0", "compute in the contract's order of operations, as class Reference"},

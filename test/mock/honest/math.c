@@ -66,6 +66,10 @@ uint64_t honest_row_bytes(uint32_t dtype, uint32_t cols)
         return blocks * 18;
     case FAK_Q4_1:
         return blocks * 20;
+    case FAK_Q5_0:
+        return blocks * 22;
+    case FAK_Q5_1:
+        return blocks * 24;
     default:
         return 0;
     }
@@ -76,16 +80,23 @@ typedef struct packed { /* one block of 32 weights, taken apart */
     int8_t code[32];
 } packed;
 
+static int has_zero(uint32_t dtype)
+{
+    return dtype == FAK_Q4_1 || dtype == FAK_Q5_1;
+}
+
 static packed unpack(uint32_t dtype, const unsigned char *b)
 {
-    packed p = {.scale = half_at(b), .zero = dtype == FAK_Q4_1 ? half_at(b + 2) : 0.0f};
-    const unsigned char *q = b + (dtype == FAK_Q4_1 ? 4 : 2);
-    int middle = dtype == FAK_Q4_0 ? 8 : 0;
+    packed p = {.scale = half_at(b), .zero = has_zero(dtype) ? half_at(b + 2) : 0.0f};
+    const unsigned char *q = b + (has_zero(dtype) ? 4 : 2), *fifth = NULL;
+    int middle = dtype == FAK_Q4_0 ? 8 : dtype == FAK_Q5_0 ? 16 : 0;
+    if (dtype == FAK_Q5_0 || dtype == FAK_Q5_1) fifth = q, q += 4;
     for (int i = 0; i < 32; i++) {
+        int high = fifth ? (fifth[i / 8] >> i % 8 & 1) * 16 : 0;
         if (dtype == FAK_Q8_0)
             p.code[i] = (int8_t)(q[i] < 128 ? q[i] : q[i] - 256);
         else
-            p.code[i] = (int8_t)((i < 16 ? q[i] & 15 : q[i - 16] >> 4) - middle);
+            p.code[i] = (int8_t)((i < 16 ? q[i] & 15 : q[i - 16] >> 4) + high - middle);
     }
     return p;
 }
@@ -105,7 +116,7 @@ void honest_decode(uint32_t dtype, uint32_t cols, const void *row, float *out)
         packed p = unpack(dtype, (const unsigned char *)row + b * block_bytes);
         for (uint32_t i = 0; i < 32; i++) {
             float x = p.scale * (float)p.code[i];
-            out[b * 32 + i] = dtype == FAK_Q4_1 ? x + p.zero : x;
+            out[b * 32 + i] = has_zero(dtype) ? x + p.zero : x;
         }
     }
 }
@@ -257,7 +268,7 @@ static void matmul_q8(const fak_value *w, const char *weights, uint32_t rows, co
             int32_t sum = 0;
             for (int j = 0; j < 32; j++) sum += p.code[j] * a->q[j];
             float v = ((float)sum * p.scale) * a->d;
-            if (w->dtype == FAK_Q4_1) v = v + p.zero * (a->d * (float)a->sum);
+            if (has_zero(w->dtype)) v = v + p.zero * (a->d * (float)a->sum);
             y[t * w->rows + o] = y[t * w->rows + o] + v;
         }
     }
