@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""gguf_rows.py > data/gguf_rows.txt: what PyPI's gguf (its package "gguf", which needs numpy) makes of
-blocks of random bytes and of rows of random floats.  test_dtype_gguf.c draws the same and compares;
-nothing else needs the package.
+"""gguf_rows.py > data/gguf_rows.txt: what PyPI's package gguf (written with 0.19.0) makes of blocks
+of random bytes and of rows of random floats.  test_dtype_gguf.c draws the same and compares; only
+this script needs the package.
 
-Lines: `decode FORMAT BLOCKS HASH`, of the bits of all weights; `block FORMAT BYTES WEIGHTS`, the first
-of these blocks and its first 32 weights, in hex; `encode FORMAT BLOCKS HASH`, of the bytes, for the
-formats that the package can write.  Hashes are FNV-1a.
+Lines: `decode FORMAT BLOCKS HASH`, of the bits of all weights; `block FORMAT BYTES WEIGHTS`, the
+first of these blocks and its first 32 weights, in hex; `encode FORMAT BLOCKS HASH`, of the bytes,
+for the formats that the package can write.  Hashes are FNV-1a.
 """
 import sys
 
@@ -50,9 +50,9 @@ def decode(name, kind):
 def encode(name, kind):
     weights, _ = gguf.GGML_QUANT_SIZES[kind]
     words = numpy.array(draw(100 + kind, BLOCKS * weights), dtype=numpy.uint64)
-    x = ((words >> numpy.uint64(40)).astype(numpy.float32) - numpy.float32(1 << 23)) * numpy.float32(2**-23)
+    x = ((words >> numpy.uint64(40)).astype(numpy.float64) - 2**23) * 2**-23  # exact in float32
     try:
-        data = gguf.quants.quantize(x.reshape(BLOCKS, weights), kind)
+        data = gguf.quants.quantize(x.astype(numpy.float32).reshape(BLOCKS, weights), kind)
     except NotImplementedError:
         return
     print("encode", name, BLOCKS, f"{fnv(data.tobytes()):016x}")

@@ -1,5 +1,5 @@
-/* dtype: the K formats, blocks of 256 with whole-number scales: decoding against the page's formulas bit by
- * bit, forms, quantisers against what dtype_encode.c promises, broken scales. */
+/* dtype: the K formats, blocks of 256 with whole-number scales: decoding against the page's formulas,
+ * forms, quantisers against what dtype_encode.c promises, broken scales. */
 #include "../core/dtype.h"
 
 #include <math.h>
@@ -285,7 +285,7 @@ static void test_loss(void **unused)
     }
 }
 
-/* By hand: a row of zeros is bytes of zeros, but Q6_K's codes of 32; what fits exactly comes back. */
+/* By hand: a block of zeros stays one, and what fits exactly comes back. */
 static void test_corners(void **unused)
 {
     uint8_t row[210];

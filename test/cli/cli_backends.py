@@ -6,8 +6,8 @@ import os
 import shutil
 import tempfile
 
-from common import (DTYPES, HERE, K_DTYPES, PLUGINS, ROOM, SO, Case, contents, environment, main, model,
-                    room)
+from common import (DTYPES, HERE, K_DTYPES, PLUGINS, ROOM, SO, Case, contents, environment, main,
+                    model, room)
 
 
 class Backends(Case):

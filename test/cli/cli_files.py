@@ -6,7 +6,8 @@ import resource
 import struct
 import tempfile
 
-from common import DTYPES, FAKRUN, K_DTYPES, ROOM, Case, contents, container, main, make, model, room, text
+from common import (DTYPES, FAKRUN, K_DTYPES, ROOM, Case, contents, container, main, make, model,
+                    room, text)
 
 
 class Files(Case):

@@ -6,8 +6,8 @@ import subprocess
 import tempfile
 import time
 
-from common import (DTYPES, FAKRUN, K_DTYPES, ROOM, TIMEOUT, Case, contents, environment, long_model, main,
-                    make, model, room, without_room)
+from common import (DTYPES, FAKRUN, K_DTYPES, ROOM, TIMEOUT, Case, contents, environment,
+                    long_model, main, make, model, room, without_room)
 
 
 class Models(Case):

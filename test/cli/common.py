@@ -1,9 +1,9 @@
 """What the files beside it share: fakrun run as a user would, on tiny models.
 
 usage: test/cli/cli_X.py FAKRUN PLUGINS_DIR MODELS_DIR [unittest's arguments]
-PLUGINS_DIR has fak-backend-cpu-ref.so.  MODELS_DIR has tiny-f32, -f16, -bf16, -q8_0, -q4_0, -q4_1,
--q5_0, -q5_1, and 256 wide wide-f32 and tiny-q4_k, -q5_k, -q6_k (scripts/make-model --dtype), big-f32 and so on (--big-endian), and tiny-untied (--untied --layers
-3 --dtype f32), with or without .gguf.
+PLUGINS_DIR has fak-backend-cpu-ref.so.  MODELS_DIR has a tiny-DTYPE for each of DTYPES and K_DTYPES
+(scripts/make-model --dtype; those of K are 256 wide, as wide-f32 is), big-f32 and so on
+(--big-endian), and tiny-untied (--untied --layers 3 --dtype f32), with or without .gguf.
 """
 import atexit
 import json
