@@ -1,5 +1,5 @@
-/* dtype - see dtype.h: the table, small floats, and what is told of a block without decoding it.  Rows
- * are decoded in dtype_rows.c and made in dtype_encode.c. */
+/* dtype - see dtype.h: the table, sizes, and what is told of a block without decoding it.  Rows are
+ * decoded in dtype_rows.c and made in dtype_encode.c. */
 #include "dtype.h"
 
 #include <string.h>
@@ -54,54 +54,6 @@ uint64_t dtype_form_bytes(uint32_t id, uint32_t form, uint32_t cols)
     if (form == FAK_NATIVE) return dtype_row_bytes(id, cols);
     if (form == FAK_AS_F32) return (uint64_t)cols * 4;
     return form == FAK_CODES ? cols : (uint64_t)cols / info->scale_cols * 4;
-}
-
-/* ---- numbers ---- */
-
-static float float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, 4);
-    return x;
-}
-
-static uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, 4);
-    return bits;
-}
-
-float dtype_from_f16(uint16_t h)
-{
-    uint32_t magnitude = h & 0x7fffu, sign = (uint32_t)(h & 0x8000u) << 16;
-    uint32_t finite = bits_of(float_of(magnitude << 13) * 0x1p112f); /* exact, subnormals too */
-    uint32_t special = 0x7f800000u | magnitude << 13 | (magnitude > 0x7c00u ? 0x400000u : 0);
-    return float_of(sign | (magnitude >= 0x7c00u ? special : finite));
-}
-
-uint16_t dtype_to_f16(float x)
-{
-    uint32_t u = bits_of(x), sign = u >> 16 & 0x8000u;
-    u &= 0x7fffffffu;
-    if (u > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
-    if (u >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* 65520 rounds to infinity */
-    if (u < 0x38800000u) /* a subnormal: an addition whose last place is 2^-24 rounds it */
-        return (uint16_t)(sign | (bits_of(float_of(u) + 0.5f) - 0x3f000000u));
-    u += 0xfffu + (u >> 13 & 1);
-    return (uint16_t)(sign | (u - 0x38000000u) >> 13);
-}
-
-float dtype_from_bf16(uint16_t h)
-{
-    return float_of((uint32_t)h << 16);
-}
-
-uint16_t dtype_to_bf16(float x)
-{
-    uint32_t u = bits_of(x);
-    if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(u >> 16 | 0x40u);
-    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
 /* ---- the numbers in a block ---- */
