@@ -7,7 +7,7 @@
 
 typedef struct bench_row {  /* a line of the table, an object of "results" */
     const char *phase;      /* "prefill", "decode", "batch", "load", "ttft", "memory" */
-    const char *what;       /* "what": which of several of the phase; NULL for the others */
+    const char *what;       /* which of several of the phase: "loaded", "process peak"; or NULL */
     const char *unit;       /* "tok/s", "s", "bytes" */
     uint32_t tokens, batch; /* 0 where they say nothing */
     measure m;

@@ -1,0 +1,211 @@
+/* bench - see bench.h. */
+#include "bench.h"
+
+#include "capacity.h"
+#include "port.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { BATCH_STEPS = 32, ROWS_MAX = 512 };
+
+uint32_t bench_act(const bench *b)
+{
+    if (!b->act) return program_default_act(&b->model, &b->choice.device);
+    return b->act[0] == 'q' ? FAK_ACT_Q8 : b->act[1] == '3' ? FAK_ACT_F32 : FAK_ACT_F16;
+}
+
+uint32_t bench_kv_dtype(const bench *b)
+{
+    return b->kv ? dtype_by_name(b->kv)->id : FAK_F32;
+}
+
+uint32_t bench_batch_steps(const bench *b)
+{
+    return b->decode < BATCH_STEPS ? b->decode : BATCH_STEPS;
+}
+
+int32_t bench_open_model(bench *b, uint32_t context, fak_error *e)
+{
+    const dtype_info *dtype = b->dtype ? dtype_by_name(b->dtype) : NULL; /* NULL: file */
+    int32_t s = gguf_open(&b->file, b->model_path, e);
+    if (!s) s = model_open(&b->model, b->file, dtype ? dtype->id : 0, context, e);
+    b->model.weights.unverified = b->no_verify;
+    return s;
+}
+
+void bench_close_model(bench *b)
+{
+    session_close(&b->session);
+    model_close(&b->model);
+    gguf_close(b->file);
+    b->file = NULL;
+}
+
+int32_t bench_judge(bench *b, int32_t s, const fak_error *e)
+{
+    if (s != STATUS_GATE) return s;
+    b->result.gate.failed = 1;
+    b->result.gate.why = *e;
+    return FAK_OK;
+}
+
+/* ---- sessions ---- */
+
+static int is_interrupted(void *self)
+{
+    (void)self;
+    return cmd_interrupted;
+}
+
+static int32_t show_loading(void *self, uint64_t done)
+{
+    (void)self, (void)done;
+    return cmd_interrupted ? FAK_E_CANCELLED : FAK_OK;
+}
+
+static void show_capacity(void *self, const program *p)
+{
+    const bench *b = self;
+    const capacity host = capacity_of_host(p), own = capacity_of_device(p);
+    if (b->backend.quiet || b->steps) return; /* once */
+    fprintf(stderr, "fakrun: ");
+    capacity_print(&host, stderr);
+    if (!own.needed) return;
+    fprintf(stderr, "fakrun: on the device: ");
+    capacity_print(&own, stderr);
+}
+
+/* ---- measures ---- */
+
+static bench_row *add_row(bench *b, const char *phase, const char *what, const char *unit)
+{
+    bench_row *row = &b->result.row[b->result.rows++];
+    *row = (bench_row){.phase = phase, .what = what, .unit = unit};
+    return row;
+}
+
+static void add_bytes(bench *b, const char *what, uint64_t bytes)
+{
+    double n = (double)bytes;
+    if (bytes) add_row(b, "memory", what, "bytes")->m = (measure){n, n, n};
+}
+
+/* One run: of what the row is about. */
+static int32_t run_once(bench *b, const bench_row *row, double *seconds, fak_error *e)
+{
+    if (row->batch)
+        return measure_batch(&b->session, b->ids.id, row->batch, row->tokens, seconds, e);
+    if (row->phase[0] == 'd')
+        return measure_decode(&b->session, b->ids.id, row->tokens, seconds, e);
+    return measure_prefill(&b->session, b->ids.id, row->tokens, seconds, e);
+}
+
+/* Once without a clock (a device may compile), then reps times. */
+static int32_t repeat(bench *b, bench_row *row, double tokens, fak_error *e)
+{
+    double sample[BENCH_REPS_MAX], seconds;
+    int32_t s = run_once(b, row, &seconds, e);
+    for (uint32_t i = 0; !s && i < b->reps; i++) {
+        s = run_once(b, row, &seconds, e);
+        sample[i] = tokens > 0 ? tokens / (seconds > 1e-9 ? seconds : 1e-9) : seconds;
+        progress_show(&b->progress, ++b->steps);
+    }
+    if (!s) row->m = measure_of(sample, b->reps);
+    return s;
+}
+
+static int32_t open_session(bench *b, uint32_t context, uint32_t slots, uint32_t rows, fak_error *e)
+{
+    session_options o = {.context = context,
+                         .slots = slots,
+                         .rows = rows < ROWS_MAX ? rows : ROWS_MAX,
+                         .wanted = slots,
+                         .kv_dtype = bench_kv_dtype(b),
+                         .act = bench_act(b),
+                         .on_capacity = show_capacity};
+    int32_t s = session_open(&b->session, &b->model, &b->choice.device, &b->choice.host, &o,
+                             show_loading, b, e);
+    b->session.stop = is_interrupted;
+    return s;
+}
+
+/* What ran on which side is judged whatever it ran for. */
+static void close_session(bench *b)
+{
+    for (uint32_t i = 0; i < SIDES * EXEC_IDS; i++)
+        b->result.gate.by_id[i / EXEC_IDS][i % EXEC_IDS] +=
+            b->session.exec.by_id[i / EXEC_IDS][i % EXEC_IDS];
+    session_close(&b->session);
+}
+
+/* From the file's name to the first id, reps times; the last stays open. */
+static int32_t measure_load(bench *b, fak_error *e)
+{
+    double load[BENCH_REPS_MAX], first[BENCH_REPS_MAX], seconds;
+    uint32_t context = b->model.context;
+    int32_t s = FAK_OK;
+    for (uint32_t i = 0; !s && i < b->reps; i++) {
+        close_session(b);
+        bench_close_model(b);
+        double start = port_seconds();
+        s = bench_open_model(b, context, e);
+        if (!s) s = open_session(b, b->single, 1, b->single, e);
+        load[i] = port_seconds() - start;
+        if (!s) s = measure_prefill(&b->session, b->ids.id, MEASURE_PROMPT, &seconds, e);
+        first[i] = port_seconds() - start;
+        progress_show(&b->progress, ++b->steps);
+    }
+    if (s) return s;
+    add_row(b, "load", NULL, "s")->m = measure_of(load, b->reps);
+    bench_row *row = add_row(b, "ttft", "with load", "s");
+    row->tokens = MEASURE_PROMPT;
+    row->m = measure_of(first, b->reps);
+    row = add_row(b, "ttft", "loaded", "s");
+    row->tokens = MEASURE_PROMPT;
+    return repeat(b, row, 0, e);
+}
+
+static int32_t measure_single(bench *b, fak_error *e)
+{
+    int32_t s = FAK_OK;
+    for (uint32_t i = 0; !s && i < b->prefill.count; i++) {
+        bench_row *row = add_row(b, "prefill", NULL, "tok/s");
+        row->tokens = b->prefill.at[i];
+        s = repeat(b, row, row->tokens, e);
+    }
+    if (s) return s;
+    bench_row *row = add_row(b, "decode", NULL, "tok/s");
+    row->tokens = b->decode;
+    s = repeat(b, row, row->tokens, e);
+    return s ? s : measure_ops(&b->session, b->ids.id, b->result.per_token, e);
+}
+
+static int32_t measure_several(bench *b, fak_error *e)
+{
+    int32_t s = open_session(b, b->several, b->most, b->several, e);
+    for (uint32_t i = 0; !s && i < b->batch.count; i++) {
+        bench_row *row = add_row(b, "batch", NULL, "tok/s");
+        row->batch = b->batch.at[i];
+        row->tokens = bench_batch_steps(b);
+        s = repeat(b, row, (double)row->batch * row->tokens, e);
+    }
+    return s;
+}
+
+int32_t bench_measure(bench *b, fak_error *e)
+{
+    progress_start(&b->progress, "measuring",
+                   (uint64_t)b->reps * (3 + b->prefill.count + b->batch.count), b->backend.quiet);
+    int32_t s = measure_load(b, e);
+    if (!s) s = measure_single(b, e);
+    uint64_t asked = s ? 0 : program_bytes(&b->session.program);
+    close_session(b);
+    if (!s) s = measure_several(b, e);
+    close_session(b);
+    progress_end(&b->progress);
+    if (s) return s;
+    add_bytes(b, "program", asked);
+    add_bytes(b, "process peak", port_peak_bytes());
+    return bench_judge(b, gate_native_counts(&b->choice.device, b->result.gate.by_id[0], e), e);
+}
