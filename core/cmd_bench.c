@@ -41,7 +41,7 @@ static int parse(bench *b, int argc, char **argv)
         {0, "batch", ARG_NUMBERS, "B,B", "sequences decoded in one step (default 1,8)", &b->batch, 1, 256, NULL},
         {0, "reps", ARG_NUMBER, "N", "times that each is measured, after once without (default 5)", &b->reps, 1, BENCH_REPS_MAX, NULL},
         {0, "dtype", ARG_CHOICE, "TYPE", "load weights as " CMD_DTYPES_HELP " (default file)", &b->dtype, 0, 0, CMD_DTYPES},
-        {0, "act", ARG_CHOICE, "MODE", "activations of matmuls by block weights: q8|f32|f16 (default: what fits)", &b->act, 0, 0, "q8|f32|f16"},
+        {0, "act", ARG_CHOICE, "MODE", "activations beside block weights: q8|f32|f16 (default: what fits)", &b->act, 0, 0, "q8|f32|f16"},
         {0, "kv", ARG_CHOICE, "TYPE", "keep keys and values as f32|f16|bf16 (default f32)", &b->kv, 0, 0, "f32|f16|bf16"},
         {0, "no-verify", ARG_FLAG, NULL, "load weights without looking for broken blocks", &b->no_verify, 0, 0, NULL},
         {0, "probe-seconds", ARG_NUMBER, "N", "how long a plugin may take when it is tried (default 20)", &c->probe_seconds, 1, 600, NULL},

@@ -51,7 +51,7 @@ static const char examples[] =
     "  fakrun -m model.gguf -p 'Once upon' --temp 0.8 --top-k 40 --top-p 0.95 --seed 7\n"
     "  fakrun -m model.gguf -p Hello --json --logprobs 5\n"
     "  fakrun -m model.gguf -p Hello --backend cpu-ref -o fused=1\n"
-    "  fakrun -m model.gguf -p Hello --backend X -o exact=1 --require-reference\n\n"
+    "  fakrun -m model.gguf -p Hello --backend-path ./fak-backend-x.so --require-reference\n\n"
     "commands: fakrun backends, fakrun bench -m MODEL, fakrun inspect MODEL, fakrun tokenize -m "
     "MODEL;\n"
     "each has --help\n";

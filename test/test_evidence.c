@@ -148,7 +148,7 @@ static json_t *head_of(const plugin *p, uint32_t klass)
                 .facts = {.klass = klass,
                           .caps = FAK_CAP_FUSED_ATTN | FAK_CAP_COLLECTIVE,
                           .numerics = FAK_ACT_F32 | FAK_ACT_F16 | FAK_DETERMINISTIC,
-                          .upload_dtypes = 1u << FAK_F32 | 1u << FAK_Q6_K},
+                          .upload_dtypes = 1u << FAK_F32 | 1u << FAK_Q4_1},
                 .info = {.kind = FAK_DISCRETE, .id = "pci:1", .name = "A \"card\"", .tier = "t9"}};
     arg_list settings = {{"fused=1", "cache=/secret/place/c"}, 2};
     json_t *head = evidence_head("bench", 4, argv, &d, &settings);
@@ -185,7 +185,7 @@ static void test_head(void **state)
                            "\"kind\": \"discrete\", \"tier\": \"t9\", \"class\": \"approx\","
                            "\"caps\": [\"FusedAttn\", \"Collective\"], \"numerics\":"
                            "[\"act_f32\", \"act_f16\", \"deterministic\"],"
-                           "\"upload_dtypes\": [\"f32\", \"q6_k\"]}",
+                           "\"upload_dtypes\": [\"f32\", \"q4_1\"]}",
                            0, NULL);
     assert_true(json_equal(json_object_get(h, "device"), d));
     json_t *settings = json_loads("[\"fused=1\", \"cache=c\"]", 0, NULL);

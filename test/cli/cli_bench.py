@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 
-from common import (DTYPES, FAKRUN, MODELS, PROGRAM, ROOM, SO, TIMEOUT, Case, contents, environment,
+from common import (DTYPES, FAKRUN, MODELS, PROGRAM, ROOM, SO, Case, contents, environment,
                     long_model, main, make, model, room)
 
 HONEST = os.path.join(MODELS, "fak-backend-honest.so")
@@ -53,7 +53,9 @@ class Bench(Case):
     def test_the_line(self):
         self.refused(2, ["bench"], "no model is given")
         for args in (["--reps", "0"], ["--reps", "101"], ["--batch", "0"], ["--batch", "257"],
-                     ["--prefill", "1,0"], ["--decode", "0"]):
+                     ["--prefill", "1,0"], ["--decode", "0"],
+                     ["--decode", "1048577"], ["--probe-seconds", "0"],
+                     ["--probe-seconds", "601"], ["--prefill", "1048577"]):
             self.refused(2, ["bench", "-m", model("tiny-f32"), *args], args[0], "it takes 1 to")
         self.refused(2, ["bench", "-m", model("tiny-f32"), "--prefill", "4;5"], "takes a number")
         self.refused(2, ["bench", "-m", model("tiny-f32"), "--json", ROOM], "is a folder")
@@ -226,15 +228,21 @@ class Bench(Case):
         self.assertIn("cannot be written", result.err.splitlines()[-1])
 
     def test_interrupted(self):
-        for wait in (0.3, 1.5):
-            args = ["bench", "-m", long_model(), "--prefill", "20000", "--reps", "100"]
+        """Before, and while a prompt that takes minutes is read."""
+        for wait in (0, 1.5):
+            args = ["bench", "-m", long_model(), "--prefill", "90000", "--json", room("no.json")]
             child = subprocess.Popen([*FAKRUN, *args], env=environment(), stdout=subprocess.PIPE,
                                      stderr=subprocess.PIPE)
+            self.assertIn(b"backend cpu-ref", child.stderr.readline())
             time.sleep(wait)
             child.send_signal(signal.SIGINT)
-            out, err = child.communicate(timeout=TIMEOUT)
+            try:
+                out, err = child.communicate(timeout=30)
+            finally:
+                child.kill()
             self.assertEqual(child.returncode, 130, err)
             self.assertEqual(out, b"")
+            self.assertFalse(os.path.exists(room("no.json")))
 
     # ---- fakrun run ----
 
