@@ -263,7 +263,7 @@ static void test_bounds(void **state)
     (void)state;
     static const fak_bound theirs = {FAK_Q4_1, FAK_F16, 0.9995f, 0.005f, 0, 0};
     engine g;
-    engine_begin(&g, "tiny-q4_1.gguf", TEST_BUILT "/fak-backend-minimal.so", NULL);
+    engine_begin(&g, "tiny-q4_1.gguf", TEST_BUILT "/../plugins/fak-backend-template.so", NULL);
     device *d = &g.backend.dev;
     d->facts.bound = &theirs;
     d->facts.bound_stride = sizeof theirs;

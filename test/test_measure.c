@@ -92,7 +92,7 @@ static void test_ops(void **state)
     opened o;
     fak_error e;
     uint64_t by_id[SIDES][EXEC_IDS];
-    open_it(&o, TEST_BUILT "/fak-backend-minimal.so");
+    open_it(&o, TEST_BUILT "/../plugins/fak-backend-template.so");
     assert_int_equal(measure_ops(&o.s, o.id, by_id, &e), FAK_OK);
     assert_int_equal(by_id[SIDE_DEVICE][FAK_OP_MATMUL], 15);
     assert_int_equal(by_id[SIDE_HOST][FAK_OP_MATMUL], 0);

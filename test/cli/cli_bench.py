@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """fakrun bench, and what --require-reference refuses.  Usage: see common.py.
 
-MODELS_DIR also has fak-backend-honest.so (class approx, takes everything) and
-fak-backend-minimal.so (matmuls only: the host does the attention).
+MODELS_DIR also has fak-backend-honest.so (class approx, takes everything), fak-backend-template.so
+(matmuls only: the host does the attention) and fak-backend-drift.so (wrong in its numbers alone).
 """
 import hashlib
 import json
@@ -16,7 +16,8 @@ from common import (DTYPES, FAKRUN, MODELS, PROGRAM, ROOM, SO, Case, contents, e
                     long_model, main, make, model, room)
 
 HONEST = os.path.join(MODELS, "fak-backend-honest.so")
-MINIMAL = os.path.join(MODELS, "fak-backend-minimal.so")
+MINIMAL = os.path.join(MODELS, "..", "plugins", "fak-backend-template.so")
+DRIFT = os.path.join(MODELS, "fak-backend-drift.so")
 SMALL = ["--prefill", "4,16", "--decode", "5", "--batch", "1,3", "--reps", "3"]
 NUMBER = r"\d+(\.\d+)?"
 
@@ -77,6 +78,8 @@ class Bench(Case):
         for mode in ("q8", "f16"):
             self.refused(2, ["bench", "-m", model("tiny-q8_0"), "--backend-path", MINIMAL, *SMALL,
                              "--act", mode], f"{mode.upper()} activations")
+        self.refused(2, ["bench", "-m", model("tiny-q8_0"), "--backend", "cpu-ref", *SMALL,
+                         "--act", "f16"], "F16 activations")
 
     def test_a_short_model(self):
         """Fewer positions than usual are compared."""
@@ -133,7 +136,7 @@ class Bench(Case):
         for more in ([], ["--require-non-reference"]):
             said = self.bench("--backend-path", MINIMAL, *more, code=1)
             self.assertRegex(said.err.splitlines()[-1],
-                             r"backend minimal left 0 matmuls and \d+ attentions to the host")
+                             r"backend template left 0 matmuls and \d+ attentions to the host")
             self.assertEqual((said.evidence["verdict"], said.evidence["results"]), ("FAIL", []))
             gate = said.evidence["gate"]
             self.assertEqual(gate["matmul_host"], 0)
@@ -149,6 +152,21 @@ class Bench(Case):
         self.assertEqual(said.evidence["settings"], ["leave=3", "fused=0"])
         said = self.bench("--backend-path", HONEST, "-o", "leave=8", "-o", "fused=0")  # GLU may
         self.assertGreater(said.evidence["gate"]["host"]["glu"], 0)
+
+    def test_wrong_numbers_are_refused(self):
+        for fault, sentence in (("scale", r"norm ratio 1\.02 is farther from 1 than 0\.002"),
+                                ("argmax", r"104 of 104 positions have another argmax"),
+                                ("nan", r"104 of 104 positions have another argmax"),
+                                ("bound", r"bound 0 \(cosine 0\.9, .* promises less than")):
+            said = self.bench("--backend-path", DRIFT, "-o", "fault=" + fault, code=1)
+            self.assertRegex(said.err.splitlines()[-1], sentence)
+            self.assertEqual((said.evidence["verdict"], said.evidence["results"]), ("FAIL", []))
+            self.assertRegex(said.evidence["gate"]["reason"], sentence)
+        figures = self.bench("--backend-path", DRIFT, "-o", "fault=scale", code=1).evidence[
+            "gate"]["figures"]
+        self.assertGreater(figures["cosine"], 0.9999999)
+        self.assertAlmostEqual(figures["norm_ratio"], 1.02, 5)
+        self.bench("--backend-path", DRIFT, "--require-non-reference")
 
     # ---- what is told ----
 
@@ -197,6 +215,31 @@ class Bench(Case):
         self.assertEqual(ops["native"]["attention"], 2)  # layers
         plain = self.bench("--backend", "cpu-ref").evidence["ops_per_token"]
         self.assertEqual((plain["native"]["matmul"], plain["native"]["attention"]), (15, 2))
+
+    def test_each_is_run_once_more_than_it_is_measured(self):
+        """Steps of SMALL: load 3, first token 4, prefill 2*4, decode and a batch of one 4*(1 + 5)
+        each, ops 2, a batch of three 4*(3 + 5); the gate's are 3 for the prompt and 32."""
+        said = self.bench("--backend", "cpu-ref").evidence
+        self.assertEqual(said["gate"]["native"]["embed"], 3 + 4 + 8 + 24 + 24 + 2 + 32)
+        said = self.bench("--backend-path", SO).evidence
+        self.assertEqual(said["gate"]["native"]["embed"], 97 + 35)
+
+    def test_speeds_are_of_tokens(self):
+        for _ in range(5):  # the machine may be busy
+            rows = self.bench("--prefill", "8", "--decode", "32", "--batch", "1,8").evidence[
+                "results"]
+            found = {(r["phase"], r.get("batch"), r.get("what")): r["median"] for r in rows}
+            first, decode = found["ttft", None, "loaded"], found["decode", None, None]
+            ratios = [found["prefill", None, None] * first / 8, found["batch", 1, None] / decode,
+                      found["batch", 8, None] / decode]
+            if all(0.4 < ratio < 2.5 for ratio in ratios):
+                return
+        self.fail(ratios)
+
+    def test_kv_of_half_the_size(self):
+        asked = [next(r["median"] for r in self.bench("--kv", kv).evidence["results"]
+                      if r.get("what") == "program") for kv in ("f32", "f16")]
+        self.assertGreater(asked[0], asked[1])
 
     def test_the_table(self):
         lines = self.bench("--backend-path", HONEST).out.splitlines()
