@@ -469,7 +469,7 @@ INLINE void plain_tile(uint32_t dtype, const matmul_args *a, uint32_t first, int
         for (int c = 0; c < tokens; c++) s[r][c] = v8_zero();
 #pragma GCC unroll 4
     for (uint32_t i = 0; i < whole; i += 8) {
-        if (ahead) __builtin_prefetch(ahead + (size_t)i * (uint32_t)rows * 2);
+        if (ahead && i % 16 == 0) __builtin_prefetch(ahead + (size_t)i * (uint32_t)rows * 2);
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) v[r] = weights8(dtype, w + (size_t)r * a->row_bytes, i);
         plain_step(v, x + i, padded, rows, tokens, s);
@@ -488,16 +488,16 @@ INLINE void plain_tile(uint32_t dtype, const matmul_args *a, uint32_t first, int
         }
 }
 
-/* One token: F32 is one stream, a row at a time; of 16 bits four rows together, for turning them into
+/* One token: F32 is one stream, a row at a time; of 16 bits two rows together, for turning them into
  * floats takes longer than reading them. */
 INLINE void matmul_plain(uint32_t dtype, const matmul_args *a, int tokens)
 {
     uint32_t r = 0;
-    const uint8_t *next = a->w + GROUP * a->row_bytes;
+    const uint8_t *next = a->w + 2 * a->row_bytes;
     if (tokens > 1)
         for (; r + 3 <= a->rows; r += 3) plain_tile(dtype, a, r, 3, tokens, NULL);
     else if (dtype != FAK_F32)
-        for (; r + 4 <= a->rows; r += 4) plain_tile(dtype, a, r, 4, 1, next + r * a->row_bytes);
+        for (; r + 2 <= a->rows; r += 2) plain_tile(dtype, a, r, 2, 1, next + r * a->row_bytes);
     for (; r < a->rows; r++) plain_tile(dtype, a, r, 1, tokens, NULL);
 }
 
