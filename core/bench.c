@@ -91,28 +91,36 @@ static void add_bytes(bench *b, const char *what, uint64_t bytes)
     if (bytes) add_row(b, "memory", what, "bytes")->m = (measure){n, n, n};
 }
 
-/* One run: of what the row is about. */
-static int32_t run_once(bench *b, const bench_row *row, double *seconds, fak_error *e)
+/* One run: of decoding where there is one, else of prefill. */
+static int32_t run_once(bench *b, decoding *d, uint32_t tokens, double *seconds, fak_error *e)
 {
-    if (row->batch)
-        return measure_batch(&b->session, b->ids.id, row->batch, row->tokens, seconds, e);
-    if (row->phase[0] == 'd')
-        return measure_decode(&b->session, b->ids.id, row->tokens, seconds, e);
-    return measure_prefill(&b->session, b->ids.id, row->tokens, seconds, e);
+    if (d) return decoding_run(d, tokens, seconds, e);
+    return measure_prefill(&b->session, b->ids.id, tokens, seconds, e);
 }
 
-/* Once without a clock (a device may compile), then reps times. */
-static int32_t repeat(bench *b, bench_row *row, double tokens, fak_error *e)
+/* Once without a clock (a device may compile), then reps times; a rate of so many tokens, or seconds. */
+static int32_t repeat(bench *b, bench_row *row, decoding *d, double tokens, fak_error *e)
 {
     double sample[BENCH_REPS_MAX], seconds;
-    int32_t s = run_once(b, row, &seconds, e);
+    int32_t s = run_once(b, d, row->tokens, &seconds, e);
     for (uint32_t i = 0; !s && i < b->reps; i++) {
-        s = run_once(b, row, &seconds, e);
+        s = run_once(b, d, row->tokens, &seconds, e);
         sample[i] = tokens > 0 ? tokens / (seconds > 1e-9 ? seconds : 1e-9) : seconds;
         progress_show(&b->progress, ++b->steps);
     }
     if (!s) row->m = measure_of(sample, b->reps);
     return s;
+}
+
+/* A row of decoding `tokens` in each of `batch` sequences. */
+static int32_t repeat_decoding(bench *b, bench_row *row, uint32_t batch, fak_error *e)
+{
+    decoding d;
+    fak_error later;
+    int32_t s = decoding_begin(&d, &b->session, b->ids.id, batch, row->depth, e);
+    if (!s) s = repeat(b, row, &d, (double)batch * row->tokens, e);
+    int32_t ended = decoding_end(&d, s ? &later : e);
+    return s ? s : ended;
 }
 
 static int32_t open_session(bench *b, uint32_t context, uint32_t slots, uint32_t rows, fak_error *e)
@@ -148,8 +156,11 @@ static int32_t measure_load(bench *b, fak_error *e)
     for (uint32_t i = 0; !s && i < b->reps; i++) {
         close_session(b);
         bench_close_model(b);
+        tokenizer_close(b->tokenizer);
+        b->tokenizer = NULL;
         double start = port_seconds();
         s = bench_open_model(b, context, e);
+        if (!s) s = tokenizer_open(&b->tokenizer, b->file, e);
         if (!s) s = open_session(b, b->single, 1, b->single, e);
         load[i] = port_seconds() - start;
         if (!s) s = measure_prefill(&b->session, b->ids.id, MEASURE_PROMPT, &seconds, e);
@@ -163,22 +174,30 @@ static int32_t measure_load(bench *b, fak_error *e)
     row->m = measure_of(first, b->reps);
     row = add_row(b, "ttft", "loaded", "s");
     row->tokens = MEASURE_PROMPT;
-    return repeat(b, row, 0, e);
+    return repeat(b, row, NULL, 0, e);
 }
 
+static int wants(const bench *b, const char *phase)
+{
+    return !b->phase || !strcmp(b->phase, phase);
+}
+
+/* Prompts, and what is decoded after each context. */
 static int32_t measure_single(bench *b, fak_error *e)
 {
     int32_t s = FAK_OK;
-    for (uint32_t i = 0; !s && i < b->prefill.count; i++) {
+    for (uint32_t i = 0; !s && i < b->prefill.count && wants(b, "prefill"); i++) {
         bench_row *row = add_row(b, "prefill", NULL, "tok/s");
         row->tokens = b->prefill.at[i];
-        s = repeat(b, row, row->tokens, e);
+        s = repeat(b, row, NULL, row->tokens, e);
     }
-    if (s) return s;
-    bench_row *row = add_row(b, "decode", NULL, "tok/s");
-    row->tokens = b->decode;
-    s = repeat(b, row, row->tokens, e);
-    return s ? s : measure_ops(&b->session, b->ids.id, b->result.per_token, e);
+    for (uint32_t i = 0; !s && i < b->depth.count && wants(b, "decode"); i++) {
+        bench_row *row = add_row(b, "decode", NULL, "tok/s");
+        row->tokens = b->decode;
+        row->depth = b->depth.at[i];
+        s = repeat_decoding(b, row, 1, e);
+    }
+    return s;
 }
 
 static int32_t measure_several(bench *b, fak_error *e)
@@ -188,20 +207,47 @@ static int32_t measure_several(bench *b, fak_error *e)
         bench_row *row = add_row(b, "batch", NULL, "tok/s");
         row->batch = b->batch.at[i];
         row->tokens = bench_batch_steps(b);
-        s = repeat(b, row, (double)row->batch * row->tokens, e);
+        row->depth = b->depth.at[0];
+        s = repeat_decoding(b, row, row->batch, e);
     }
     return s;
 }
 
+/* One session for all that needs one sequence, then one for the batches. */
+static int32_t measure_phases(bench *b, uint64_t *asked, fak_error *e)
+{
+    int single = !b->phase || !wants(b, "batch");
+    int32_t s = FAK_OK;
+    if (wants(b, "load"))
+        s = measure_load(b, e);
+    else if (single)
+        s = open_session(b, b->single, 1, b->single, e);
+    if (!s && single) s = measure_single(b, e);
+    if (!s && single) s = measure_ops(&b->session, b->ids.id, b->result.per_token, e);
+    if (!s && single) *asked = program_bytes(&b->session.program);
+    if (s || !wants(b, "batch")) return s;
+    close_session(b);
+    s = measure_several(b, e);
+    if (!s && !single) s = measure_ops(&b->session, b->ids.id, b->result.per_token, e);
+    if (!s && !single) *asked = program_bytes(&b->session.program);
+    return s;
+}
+
+static uint32_t rows_of(const bench *b)
+{
+    uint32_t n = 0;
+    if (wants(b, "load")) n += 3;
+    if (wants(b, "prefill")) n += b->prefill.count;
+    if (wants(b, "decode")) n += b->depth.count;
+    if (wants(b, "batch")) n += b->batch.count;
+    return n;
+}
+
 int32_t bench_measure(bench *b, fak_error *e)
 {
-    progress_start(&b->progress, "measuring",
-                   (uint64_t)b->reps * (3 + b->prefill.count + b->batch.count), b->backend.quiet);
-    int32_t s = measure_load(b, e);
-    if (!s) s = measure_single(b, e);
-    uint64_t asked = s ? 0 : program_bytes(&b->session.program);
-    close_session(b);
-    if (!s) s = measure_several(b, e);
+    uint64_t asked = 0;
+    progress_start(&b->progress, "measuring", (uint64_t)b->reps * rows_of(b), b->backend.quiet);
+    int32_t s = measure_phases(b, &asked, e);
     close_session(b);
     progress_end(&b->progress);
     if (s) return s;

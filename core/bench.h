@@ -9,10 +9,10 @@ enum { BENCH_REPS_MAX = 100 };
 
 typedef struct bench {
     /* what was asked */
-    const char *model_path, *dtype, *act, *kv, *json;
-    arg_numbers prefill, batch;
+    const char *model_path, *dtype, *act, *kv, *json, *phase;
+    arg_numbers prefill, depth, batch;
     uint32_t decode, reps;
-    int non_reference, no_verify;
+    int non_reference, no_gate, no_verify;
     choose_options backend;
     /* what was opened */
     choice choice;

@@ -9,6 +9,14 @@
 static const char itself[] =
     "the device is the linked-in reference: it would be compared with itself";
 
+static const char unasked[] = "not run: --no-gate";
+
+/* The verdict of a gate that compared nothing is none. */
+static const char *verdict_of(const bench_gate *g)
+{
+    return g->failed ? "FAIL" : g->skipped ? "ABSTAIN" : "PASS";
+}
+
 static uint64_t sum_of(const uint64_t by_id[EXEC_IDS])
 {
     uint64_t n = 0;
@@ -21,7 +29,11 @@ static uint64_t sum_of(const uint64_t by_id[EXEC_IDS])
 static void print_gate(const bench_gate *g, FILE *out)
 {
     const gate_figures *f = &g->tally.logits;
-    fprintf(out, "gate: %s", g->failed ? "FAIL" : "PASS");
+    fprintf(out, "gate: %s", g->skipped ? unasked : verdict_of(g));
+    if (g->skipped) {
+        fputc('\n', out);
+        return;
+    }
     if (!g->compared) {
         fprintf(out, "; %s\n", itself);
         return;
@@ -47,11 +59,13 @@ static void print_gate(const bench_gate *g, FILE *out)
                 (double)g->tally.tie[i].gap);
 }
 
-/* "prefill 64 tokens", "batch 8 x 32 tokens", "first token, loaded" */
+/* "prefill 64 tokens", "decode 128 after 1024", "batch 8 x 32 tokens", "first token, loaded" */
 static void name_row(const bench_row *r, char *text, size_t bytes)
 {
     if (r->batch)
         snprintf(text, bytes, "%s %" PRIu32 " x %" PRIu32 " tokens", r->phase, r->batch, r->tokens);
+    else if (!strcmp(r->phase, "decode"))
+        snprintf(text, bytes, "decode %" PRIu32 " after %" PRIu32, r->tokens, r->depth);
     else if (r->tokens && !r->what)
         snprintf(text, bytes, "%s %" PRIu32 " tokens", r->phase, r->tokens);
     else if (r->what)
@@ -131,14 +145,15 @@ static json_t *ties_of(const gate_tally *t)
 
 static json_t *gate_of(const bench_gate *g)
 {
-    json_t *gate =
-        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "verdict", g->failed ? "FAIL" : "PASS",
-                  "positions", count(g->tally.positions), "ties", ties_of(&g->tally), "native",
-                  evidence_ops(g->by_id[SIDE_DEVICE]), "host", evidence_ops(g->by_id[SIDE_HOST]),
-                  "matmul_host", count(gate_count(g->by_id[SIDE_HOST], FAK_OP_MATMUL)));
+    json_t *gate = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "verdict", verdict_of(g),
+                             "positions", count(g->tally.positions), "ties", ties_of(&g->tally),
+                             "native", evidence_ops(g->by_id[SIDE_DEVICE]), "host",
+                             evidence_ops(g->by_id[SIDE_HOST]), "matmul_host",
+                             count(gate_count(g->by_id[SIDE_HOST], FAK_OP_MATMUL)));
     evidence_set(gate, "attention_host", count(gate_count(g->by_id[SIDE_HOST], FAK_OP_ATTENTION)));
     evidence_set(gate, "reason",
                  json_string(g->failed     ? g->why.message
+                             : g->skipped  ? unasked
                              : g->compared ? ""
                                            : itself));
     evidence_set(gate, "figures", g->tally.positions ? figures_of(g) : json_null());
@@ -153,6 +168,7 @@ static json_t *row_of(const bench_row *r)
     if (r->what) evidence_set(row, "what", json_string(r->what));
     if (r->tokens) evidence_set(row, "tokens", count(r->tokens));
     if (r->batch) evidence_set(row, "batch", count(r->batch));
+    if (r->batch || !strcmp(r->phase, "decode")) evidence_set(row, "depth", count(r->depth));
     return row;
 }
 
@@ -165,6 +181,6 @@ void bench_out_json(const bench_result *r, json_t *evidence)
     evidence_set(evidence, "ops_per_token",
                  json_pack("{s:o, s:o}", "native", evidence_ops(r->per_token[SIDE_DEVICE]), "host",
                            evidence_ops(r->per_token[SIDE_HOST])));
-    evidence_set(evidence, "verdict", json_string(r->gate.failed ? "FAIL" : "PASS"));
+    evidence_set(evidence, "verdict", json_string(verdict_of(&r->gate)));
     evidence_set(evidence, "seconds", json_real(r->seconds));
 }

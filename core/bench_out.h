@@ -10,10 +10,12 @@ typedef struct bench_row {  /* a line of the table, an object of "results" */
     const char *what;       /* which of several of the phase: "loaded", "process peak"; or NULL */
     const char *unit;       /* "tok/s", "s", "bytes" */
     uint32_t tokens, batch; /* 0 where they say nothing */
+    uint32_t depth;         /* tokens of context before what is decoded */
     measure m;
 } bench_row;
 
 typedef struct bench_gate {
+    int skipped;            /* nothing was to be compared: no verdict, unless it failed otherwise */
     int compared;           /* else the device is the reference itself */
     gate_bound bound;
     gate_tally tally;
@@ -22,7 +24,7 @@ typedef struct bench_gate {
     fak_error why;          /* of a failed one */
 } bench_gate;
 
-enum { BENCH_ROWS = 48 };
+enum { BENCH_ROWS = 56 }; /* three lists of 16, and 5 more */
 typedef struct bench_result {
     bench_row row[BENCH_ROWS];
     uint32_t rows;

@@ -24,7 +24,8 @@ static const char text[] =
 static const char examples[] =
     "  fakrun bench -m model.gguf --backend cpu-ref\n"
     "  fakrun bench -m model.gguf --backend cuda --require-non-reference --json cuda.json\n"
-    "  fakrun bench -m model.gguf --backend-path ./fak-backend-x.so --prefill 512 --batch 1,4,16\n";
+    "  fakrun bench -m model.gguf --backend-path ./fak-backend-x.so --prefill 512 --batch 1,4,16\n"
+    "  fakrun bench -m model.gguf --phase decode --depth 0,1024 --no-gate    only speed\n";
 
 static int parse(bench *b, int argc, char **argv)
 {
@@ -36,9 +37,12 @@ static int parse(bench *b, int argc, char **argv)
         {0, "backend-path", ARG_TEXT, "FILE", "the backend in this file, and no other", &c->backend_path, 0, 0, NULL},
         {'o', "option", ARG_LIST, "NAME=VALUE", "an option of the backend; see fakrun backends -v", &c->settings, 0, 0, NULL},
         {0, "require-non-reference", ARG_FLAG, NULL, "refuse a device of class reference", &b->non_reference, 0, 0, NULL},
+        {0, "no-gate", ARG_FLAG, NULL, "compare nothing: only speed, and no verdict in the evidence", &b->no_gate, 0, 0, NULL},
+        {0, "phase", ARG_CHOICE, "PHASE", "measure only this: load|prefill|decode|batch", &b->phase, 0, 0, "load|prefill|decode|batch"},
         {0, "prefill", ARG_NUMBERS, "N,N", "prompts of so many tokens (default 16,64,256)", &b->prefill, 1, 1u << 20, NULL},
         {0, "decode", ARG_NUMBER, "N", "tokens that are decoded (default 128)", &b->decode, 1, 1u << 20, NULL},
-        {0, "batch", ARG_NUMBERS, "B,B", "sequences decoded in one step (default 1,8)", &b->batch, 1, 256, NULL},
+        {0, "depth", ARG_NUMBERS, "N,N", "after a context of so many tokens (default 8)", &b->depth, 0, 1u << 20, NULL},
+        {0, "batch", ARG_NUMBERS, "B,B", "sequences decoded in one step, after the first --depth (default 1,8)", &b->batch, 1, 256, NULL},
         {0, "reps", ARG_NUMBER, "N", "times that each is measured, after once without (default 5)", &b->reps, 1, BENCH_REPS_MAX, NULL},
         {0, "dtype", ARG_CHOICE, "TYPE", "load weights as " CMD_DTYPES_HELP " (default file)", &b->dtype, 0, 0, CMD_DTYPES},
         {0, "act", ARG_CHOICE, "MODE", "activations beside block weights: q8|f32|f16 (default: what fits)", &b->act, 0, 0, "q8|f32|f16"},
@@ -58,8 +62,9 @@ static int parse(bench *b, int argc, char **argv)
         "bit for bit where it is of class reference, within the floors of its mode "
         "(abi/README.md)\n"
         "where it is not; no matmul and no attention may be left to the host.  Then the speed:\n"
-        "median, lowest, highest and spread of several runs.  load: opening the model's file,\n"
-        "preparing and loading.  first token: of a prompt of 8 tokens.\n"
+        "median, lowest, highest and spread of several runs.  load: opening the model's file, its\n"
+        "tokenizer, preparing and loading.  first token: of a prompt of 8 tokens.\n"
+        "Clocks run for the steps alone; a context is fed once, before them.\n"
         "What fails the gate is not measured; its evidence is written all the same.\n"
         "Exit codes: 0 done; 1 the gate or the work failed; 2 refused before work; 130 Ctrl-C.",
         examples,
@@ -94,17 +99,21 @@ static uint32_t largest(const arg_numbers *list)
 /* What is asked for must fit into the model's context. */
 static int32_t check_context(bench *b, fak_error *e)
 {
-    uint32_t prefill = largest(&b->prefill), decode = MEASURE_PROMPT + b->decode;
+    uint32_t prefill = largest(&b->prefill), depth = largest(&b->depth);
+    uint32_t decode = depth + b->decode, least = MEASURE_PROMPT + 1;
     b->most = largest(&b->batch);
     b->single = prefill > decode ? prefill : decode;
-    b->several = MEASURE_PROMPT + bench_batch_steps(b);
+    if (b->single < least) b->single = least;
+    b->several = b->depth.at[0] + bench_batch_steps(b);
+    if (b->several < least) b->several = least;
     if (b->several < b->most) b->several = b->most; /* a step of so many rows */
     const struct {
         const char *what;
         uint32_t value, needs;
-    } asked[] = {{"prefill", prefill, prefill},
-                 {"decode", b->decode, decode},
-                 {"batch", b->most, b->several}};
+    } asked[] = {
+        {"prefill", prefill, prefill},
+        {depth > b->decode ? "depth" : "decode", depth > b->decode ? depth : b->decode, decode},
+        {"batch", b->most, b->several}};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
         if (asked[i].needs > b->model.context_max)
             return status_set(e, STATUS_REFUSED,
@@ -129,9 +138,10 @@ static int32_t fill_ids(bench *b, fak_error *e)
         return status_set(e, STATUS_REFUSED, "%s has no token for any of the built-in text",
                           gguf_shown(b->file));
     b->distinct = (uint32_t)b->ids.count;
-    while (b->ids.count < b->single) {
+    while (b->ids.count < b->single || b->ids.count < b->several) {
         uint32_t id = b->ids.id[b->ids.count - b->distinct];
-        if (token_ids_add(&b->ids, &id, 1)) return status_memory(e, "the ids", b->single * 4ull);
+        if (token_ids_add(&b->ids, &id, 1))
+            return status_memory(e, "the ids", (b->ids.count + 1) * 4ull);
     }
     return FAK_OK;
 }
@@ -187,7 +197,8 @@ static int32_t compare(bench *b, fak_error *e)
                        .self = b};
     if (o.prompt_count > b->distinct) o.prompt_count = b->distinct;
     g->bound = agree_bound(&b->model, dev, o.act, o.kv_dtype);
-    g->compared = dev->from != host->from;
+    g->skipped = b->no_gate;
+    g->compared = !g->skipped && dev->from != host->from;
     int32_t s = gate_promises(dev, e);
     if (s || !g->compared) return bench_judge(b, s, e);
     progress_start(&b->progress, "comparing", 1, b->backend.quiet);
@@ -218,6 +229,7 @@ static int32_t report(const bench *b, int argc, char **argv, fak_error *e)
 int cmd_bench(int argc, char **argv, const environment *env)
 {
     bench b = {.prefill = {{16, 64, 256}, 3},
+               .depth = {{MEASURE_PROMPT}, 1},
                .batch = {{1, 8}, 2},
                .decode = 128,
                .reps = 5,

@@ -49,46 +49,50 @@ int32_t measure_prefill(session *s, const uint32_t *id, uint32_t count, double *
     return rc ? rc : given;
 }
 
-int32_t measure_decode(session *s, const uint32_t *id, uint32_t tokens, double *seconds,
+int32_t decoding_begin(decoding *d, session *s, const uint32_t *id, uint32_t batch, uint32_t depth,
                        fak_error *e)
 {
-    return measure_batch(s, id, 1, tokens, seconds, e);
-}
-
-/* Prompts; the first id of each is its answer. */
-static int32_t begin(session *s, const uint32_t *id, const uint32_t *slot, uint32_t batch,
-                     uint32_t *next, fak_error *e)
-{
+    uint32_t *ids = calloc(3ul * batch, sizeof *ids);
+    *d = (decoding){.s = s, .slot = ids, .depth = depth};
+    if (!ids) return status_memory(e, "a batch", 12ull * batch);
+    d->first = ids + batch;
+    d->next = d->first + batch;
     int32_t rc = FAK_OK;
     for (uint32_t b = 0; !rc && b < batch; b++) {
-        rc = session_feed(s, slot[b], id, MEASURE_PROMPT, FAK_WANT_ARGMAX, 0, next + b, e);
-        if (!rc) rc = go_on(s, next + b, 1, e);
+        rc = kv_take(&s->kv, d->slot + b, e);
+        if (rc) break;
+        d->batch++;
+        d->first[b] = id[b];
+        if (depth) rc = session_feed(s, d->slot[b], id, depth, FAK_WANT_ARGMAX, 0, d->first + b, e);
+        if (!rc) rc = go_on(s, d->first + b, 1, e);
     }
     return rc;
 }
 
-int32_t measure_batch(session *s, const uint32_t *id, uint32_t batch, uint32_t steps,
-                      double *seconds, fak_error *e)
+int32_t decoding_run(decoding *d, uint32_t steps, double *seconds, fak_error *e)
 {
-    uint32_t *slot = calloc(2ul * batch, sizeof *slot), *next = slot + batch, taken = 0;
-    int32_t rc = slot ? FAK_OK : status_memory(e, "a batch", 8ull * batch);
-    while (!rc && taken < batch) {
-        rc = kv_take(&s->kv, slot + taken, e);
-        taken += !rc;
-    }
-    if (!rc) rc = begin(s, id, slot, batch, next, e);
+    int32_t rc = FAK_OK;
+    for (uint32_t b = 0; b < d->batch; b++) kv_truncate(&d->s->kv, d->slot[b], d->depth);
+    memcpy(d->next, d->first, d->batch * sizeof *d->next);
     double start = port_seconds();
     for (uint32_t i = 0; !rc && i < steps; i++) {
-        rc = session_step_batch(s, slot, next, batch, FAK_WANT_ARGMAX, next, e);
-        if (!rc) rc = go_on(s, next, batch, e);
+        rc = session_step_batch(d->s, d->slot, d->next, d->batch, FAK_WANT_ARGMAX, d->next, e);
+        if (!rc) rc = go_on(d->s, d->next, d->batch, e);
     }
     *seconds = port_seconds() - start;
-    for (uint32_t b = 0; b < taken; b++) {
-        fak_error later;
-        int32_t given = kv_give(&s->kv, slot[b], rc ? &later : e);
+    return rc;
+}
+
+int32_t decoding_end(decoding *d, fak_error *e)
+{
+    int32_t rc = FAK_OK;
+    fak_error later;
+    for (uint32_t b = 0; b < d->batch; b++) {
+        int32_t given = kv_give(&d->s->kv, d->slot[b], rc ? &later : e);
         if (!rc) rc = given;
     }
-    free(slot);
+    free(d->slot);
+    *d = (decoding){0};
     return rc;
 }
 

@@ -217,12 +217,12 @@ class Bench(Case):
         self.assertEqual((plain["native"]["matmul"], plain["native"]["attention"]), (15, 2))
 
     def test_each_is_run_once_more_than_it_is_measured(self):
-        """Steps of SMALL: load 3, first token 4, prefill 2*4, decode and a batch of one 4*(1 + 5)
-        each, ops 2, a batch of three 4*(3 + 5); the gate's are 3 for the prompt and 32."""
+        """Steps of SMALL: load 3, first token 4, prefill 2*4, decode and a batch of one 1 + 4*5
+        each, ops 2, a batch of three 3 + 4*5; the gate's are 3 for the prompt and 32."""
         said = self.bench("--backend", "cpu-ref").evidence
-        self.assertEqual(said["gate"]["native"]["embed"], 3 + 4 + 8 + 24 + 24 + 2 + 32)
+        self.assertEqual(said["gate"]["native"]["embed"], 3 + 4 + 8 + 21 + 21 + 2 + 23)
         said = self.bench("--backend-path", SO).evidence
-        self.assertEqual(said["gate"]["native"]["embed"], 97 + 35)
+        self.assertEqual(said["gate"]["native"]["embed"], 82 + 35)
 
     def test_speeds_are_of_tokens(self):
         for _ in range(5):  # the machine may be busy
