@@ -9,6 +9,20 @@ const char *const check_verdict_name[CHECK_VERDICTS] = {"PASS", "FAIL", "ABSTAIN
 const char *const check_rung_about[CHECK_RUNGS] = {
     "load and manners",    "every op",    "what it claims", "a tiny model", "errors",
     "the real model (-m)", "speed of ops"};
+const char *const check_manner[] = {"environment variables",
+                                    "locale",
+                                    "working directory",
+                                    "signal handlers",
+                                    "file mode mask",
+                                    "child processes",
+                                    "threads",
+                                    "open files",
+                                    "floating-point mode",
+                                    "thread exit",
+                                    "exit handlers",
+                                    "standard output",
+                                    "standard error",
+                                    NULL};
 
 void check_begin(check *c, enum check_rung rung, const char *what, const char *detail, ...)
 {

@@ -8,6 +8,7 @@ extern const char *const check_verdict_name[CHECK_VERDICTS]; /* "PASS", ... */
 
 enum check_rung { R0, R1, R2, R3, R4, R5, R6, CHECK_RUNGS };
 extern const char *const check_rung_about[CHECK_RUNGS];
+extern const char *const check_manner[]; /* what is looked at when all is over; NULL ends */
 
 typedef struct check_row {
     enum check_rung rung;

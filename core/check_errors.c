@@ -74,7 +74,7 @@ static int32_t fail_source(check *c, int k, int *reached, fak_error *e)
     r.lend = 0;
     if (!s) s = rig_ready(&r, e);
     *reached = r.taken && r.reads >= (uint64_t)k;
-    int lent = *reached && !s; /* bytes that were not lent were read: no failure came of it */
+    int lent = *reached && !s && !r.read_failed; /* what was not lent was read: nothing failed */
     if (*reached && !lent) {
         s = told(s, "read", (uint64_t)k, e);
         if (!s && r.handle) s = rig_load(&r, e);

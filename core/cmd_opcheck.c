@@ -1,13 +1,12 @@
 /* cmd_opcheck - fakrun opcheck: the conformance rungs.  The backend is loaded in a child, this program
  * again as "fakrun opcheck-rungs", which tells what it does a line at a time: a crash or a hang there is
  * a failed check here.  Where no child can be had the rungs run in this process. */
-#include "cmd.h"
+#include "cmd_opcheck.h"
 #include "evidence.h"
-#include "opcheck.h"
+#include "model.h"
 #include "opcheck_out.h"
 #include "port.h"
 #include "progress.h"
-#include "watch.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,15 +15,27 @@
 #include <string.h>
 #include <time.h>
 
-typedef struct options {
-    const char *file, *model_path, *json;
-    choose_options backend;
-    arg_list except; /* manners: NAME=WHOSE */
-    uint32_t seed, seconds, device;
-    int verbose;
-} options;
+/* ---- the command line ---- */
 
-static int parse(options *o, int argc, char **argv)
+/* "threads=the driver": what is excepted, and whose it is. */
+static int32_t check_exceptions(const arg_list *except, fak_error *e)
+{
+    for (uint32_t i = 0; i < except->count; i++) {
+        const char *text = except->at[i];
+        size_t n = strcspn(text, "=");
+        int known = 0;
+        for (int k = 0; check_manner[k]; k++)
+            known |= strlen(check_manner[k]) == n && !strncmp(check_manner[k], text, n);
+        if (!known || !text[n] || !text[n + 1])
+            return status_set(e, STATUS_REFUSED,
+                              "--except takes MANNER=WHOSE, such as \"threads=the driver\", not "
+                              "\"%.60s\"; fakrun opcheck --help has the manners",
+                              text);
+    }
+    return FAK_OK;
+}
+
+int opcheck_parse(opcheck_options *o, int argc, char **argv)
 {
     choose_options *c = &o->backend;
     /* clang-format off */
@@ -52,10 +63,14 @@ static int parse(options *o, int argc, char **argv)
             "  evict; R4 errors; R5 the real model (-m); R6 the speed of ops.\n"
             "Class reference must be bit for bit the reference; class approx within the bounds of\n"
             "its mode (abi/README.md).  A check passes, fails, or abstains where there is nothing\n"
-            "to judge by.  Exit codes: 0 no check failed; 1 some did; 2 refused before work.",
+            "to judge by.  Exit codes: 0 no check failed; 1 some did; 2 refused before work.\n"
+            "Manners that --except takes: environment variables, locale, working directory,\n"
+            "signal handlers, file mode mask, child processes, threads, open files,\n"
+            "floating-point mode, thread exit, exit handlers, standard output, standard error.",
         .examples = "  fakrun opcheck ./fak-backend-x.so\n"
                     "  fakrun opcheck ./fak-backend-x.so -m model.gguf --json x.json\n"
-                    "  fakrun opcheck --backend cpu-ref -o fused=1 -v\n",
+                    "  fakrun opcheck --backend cpu-ref -o fused=1 -v\n"
+                    "  fakrun opcheck ./fak-backend-x.so --except 'threads=the driver'\n",
         .table = table,
         .count = sizeof table / sizeof *table,
         .operands = 1,
@@ -70,173 +85,13 @@ static int parse(options *o, int argc, char **argv)
                    a.usage);
         return cmd_fail(&e);
     }
-    return -1;
-}
-
-/* ---- the rungs: in the child, or here ---- */
-
-typedef struct rungs {
-    const options *o;
-    int argc;
-    char **argv;
-    check c;
-    plugins all;
-    device host;
-    char text[32][256], name[SEARCH_NAME_MAX + 1];
-    fak_setting set[33];
-    const void *inside; /* an address of the plugin's code; NULL where it is linked in */
-    fak_error error;
-    void (*say)(void *self, char *line);
-    void *self;
-} rungs;
-
-static void say(rungs *r, const char *kind, json_t *value, const char *word)
-{
-    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-    const char *what = text ? text : word;
-    char *line = malloc(strlen(kind) + strlen(what) + 2);
-    if (line) {
-        sprintf(line, "%s %s", kind, what);
-        r->say(r->self, line);
-    }
-    free(line);
-    free(text);
-    json_decref(value);
-}
-
-static void on_stage(void *self, const char *what)
-{
-    say(self, "stage", NULL, what);
-}
-
-static void on_row(void *self, const check_row *row)
-{
-    say(self, "row", opcheck_row(row), "null");
-}
-
-static void on_open(void *self, const device *d)
-{
-    rungs *r = self;
-    memcpy(&r->inside, &d->api.open, sizeof r->inside);
-    if (!r->c.plugin->path) r->inside = NULL;
-    say(r, "head", evidence_head("opcheck", r->argc, r->argv, d, &r->o->backend.settings), "null");
-}
-
-/* The plugin that is asked for, and which of its devices. */
-static int32_t find(rungs *r, const environment *env, fak_error *e)
-{
-    static const plugin_host services = {0};
-    const options *o = r->o;
-    plugin_search where = {o->file, env->plugin_path, o->backend.trusted};
-    int32_t s = plugins_open(&r->all, &where, &services, e);
-    if (s) return s;
-    plugin *ref = plugins_linked_in(&r->all, "cpu-ref");
-    if (!ref) return status_set(e, STATUS_REFUSED, "no reference is linked in");
-    r->c.plugin = o->file ? &r->all.at[0] : NULL;
-    if (!o->file) {
-        const char *colon = strchr(o->backend.backend, ':');
-        size_t n = colon ? (size_t)(colon - o->backend.backend) : strlen(o->backend.backend);
-        if (n < sizeof r->name) memcpy(r->name, o->backend.backend, n);
-        r->c.plugin = plugins_find(&r->all, r->name);
-        if (!r->c.plugin)
-            return status_set(e, STATUS_REFUSED,
-                              "there is no backend \"%.60s\"; see fakrun backends",
-                              o->backend.backend);
-        r->c.index = colon ? (uint32_t)strtoul(colon + 1, NULL, 10) : 0;
-    } else {
-        r->c.index = o->device;
-    }
-    if ((s = choose_settings(&o->backend.settings, r->text, r->set, e))) return s;
-    if ((s = plugin_load(&r->all, ref, e))) return s;
-    return device_open(&r->host, ref, 0, NULL, 0, e);
-}
-
-static void run(void *self)
-{
-    rungs *r = self;
-    check *c = &r->c;
-    c->all = &r->all;
-    c->set = r->set;
-    c->sets = r->o->backend.settings.count;
-    c->host = &r->host;
-    c->model_path = r->o->model_path;
-    c->seed = r->o->seed;
-    c->on_stage = on_stage;
-    c->on_row = on_row;
-    c->on_open = on_open;
-    c->self = r;
-    opcheck_run(c);
-    if (r->inside) watch_seal(r->inside); /* nothing of it may run at the end of this thread */
-}
-
-static void manner(rungs *r, const char *what, int ran, const char *sentence)
-{
-    check_begin(&r->c, R0, "manners", "%s", what);
-    if (!r->inside)
-        check_end(&r->c, CHECK_ABSTAIN, "it is linked in: its code cannot be told from the host's");
-    else
-        check_end(&r->c, ran ? CHECK_FAIL : CHECK_PASS, ran ? sentence : NULL);
-}
-
-static void prints(rungs *r, const char *what, long long bytes)
-{
-    char sentence[64];
-    if (!r->c.plugin || r->c.plugin->state != PLUGIN_LOADED) return;
-    snprintf(sentence, sizeof sentence, "it prints %lld bytes to %s", bytes, what);
-    check_begin(&r->c, R0, "manners", "%s", what);
-    check_end(&r->c, bytes > 0 ? CHECK_FAIL : CHECK_PASS, bytes > 0 ? sentence : NULL);
-}
-
-static rungs *at_end; /* for what is run when the process exits */
-
-/* Registered before the plugin was loaded, so that it runs after what the plugin has registered. */
-static void sentinel(void)
-{
-    if (!at_end) return;
-    if (at_end->inside)
-        manner(at_end, "exit handlers", watch_ran(), "code of it runs when the process exits");
-    watch_unseal();
-    say(at_end, "end", NULL, "");
-}
-
-static void say_line(void *self, char *line)
-{
-    dprintf(*(int *)self, "%s\n", line);
-}
-
-int cmd_opcheck_rungs(int argc, char **argv, const environment *env)
-{
-    static options o;
-    static rungs r;
-    static int out;
-    fak_error e = {0};
-    o = (options){.seed = 1};
-    out = port_hide_output();
-    if (out < 0 || port_hide_errors() || parse(&o, argc, argv) >= 0) return EXIT_REFUSED;
-    r = (rungs){.o = &o, .argc = argc, .argv = argv, .say = say_line, .self = &out};
-    atexit(sentinel);
-    watch_one_heap();
-    if (find(&r, env, &e)) {
-        say(&r, "refused", NULL, e.message);
-        return EXIT_REFUSED;
-    }
-    if (port_in_thread(run, &r)) return EXIT_FAILED;
-    if (r.c.plugin->state == PLUGIN_LOADED && r.inside)
-        manner(&r, "thread exit", watch_ran(), "code of it runs when a thread that called it ends");
-    fflush(NULL);
-    prints(&r, "standard output", port_hidden_bytes());
-    prints(&r, "standard error", port_hidden_error_bytes());
-    device_close(&r.host);
-    watch_unseal();
-    if (r.inside) watch_seal(r.inside);
-    at_end = &r;
-    return EXIT_DONE;
+    return check_exceptions(&o->except, &e) ? cmd_fail(&e) : -1;
 }
 
 /* ---- here: what the child says ---- */
 
 typedef struct listener {
-    options o;
+    opcheck_options o;
     opcheck_result result;
     char stage[200], refused[244];
     int ended;
@@ -308,14 +163,15 @@ static int32_t run_child(listener *l, int argc, char **argv, int *has_run, fak_e
     return FAK_OK;
 }
 
-static int32_t run_here(listener *l, int argc, char **argv, const environment *env, fak_error *e)
+/* A file that is no model says nothing about a backend. */
+static int32_t check_model(const char *path, fak_error *e)
 {
-    rungs r = {.o = &l->o, .argc = argc, .argv = argv, .say = listen, .self = l};
-    int32_t s = find(&r, env, e);
-    if (!s) run(&r);
-    watch_unseal();
-    device_close(&r.host);
-    plugins_close(&r.all);
+    gguf *file = NULL;
+    model m = {0};
+    int32_t s = path ? gguf_open(&file, path, e) : FAK_OK;
+    if (!s && path) s = model_open(&m, file, 0, 0, e);
+    model_close(&m);
+    gguf_close(file);
     return s;
 }
 
@@ -325,14 +181,15 @@ int cmd_opcheck(int argc, char **argv, const environment *env)
     fak_error e = {0};
     int has_run = 0;
     double start = port_seconds();
-    int rc = parse(&l.o, argc, argv);
+    int rc = opcheck_parse(&l.o, argc, argv);
     if (rc >= 0) return rc;
     if (!l.o.backend.probe_seconds) l.o.backend.probe_seconds = PLUGIN_PROBE_SECONDS;
     if (!l.o.seconds) l.o.seconds = 120;
     if (!l.o.seed) l.o.seed = (uint32_t)time(NULL) | 1u;
     progress_start(&l.progress, "", 1, l.o.backend.quiet);
-    int32_t s = run_child(&l, argc, argv, &has_run, &e);
-    if (!s && !has_run) s = run_here(&l, argc, argv, env, &e);
+    int32_t s = check_model(l.o.model_path, &e);
+    if (!s) s = run_child(&l, argc, argv, &has_run, &e);
+    if (!s && !has_run) s = opcheck_here(&l.o, argc, argv, env, listen, &l, &e);
     progress_end(&l.progress);
     if (!s) {
         opcheck_finish(&l.result, &(opcheck_facts){.argc = argc,

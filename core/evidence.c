@@ -173,15 +173,22 @@ static json_t *list_settings(const arg_list *settings)
 
 /* ---- whole ---- */
 
+json_t *evidence_start(const char *kind, int argc, char **argv, const plugin *p,
+                       const arg_list *settings)
+{
+    return json_pack("{s:s, s:i, s:{s:s, s:[i, i]}, s:o, s:o, s:o, s:o, s:o}", "evidence", kind,
+                     "schema", 1, "fak", "version", TEXT_OF(FAK_VERSION), "abi", FAK_ABI_MAJOR,
+                     FAK_ABI_MINOR, "date", date_now(), "command", evidence_command(argc, argv),
+                     "machine", machine_here(), "plugin", describe_plugin(p), "settings",
+                     list_settings(settings));
+}
+
 json_t *evidence_head(const char *kind, int argc, char **argv, const device *d,
                       const arg_list *settings)
 {
-    return json_pack("{s:s, s:i, s:{s:s, s:[i, i]}, s:o, s:o, s:o, s:o, s:o, s:o}", "evidence",
-                     kind, "schema", 1, "fak", "version", TEXT_OF(FAK_VERSION), "abi",
-                     FAK_ABI_MAJOR, FAK_ABI_MINOR, "date", date_now(), "command",
-                     evidence_command(argc, argv), "machine", machine_here(), "plugin",
-                     describe_plugin(d->from), "device", describe_device(d), "settings",
-                     list_settings(settings));
+    json_t *head = evidence_start(kind, argc, argv, d->from, settings);
+    if (head) evidence_set(head, "device", describe_device(d));
+    return head;
 }
 
 json_t *evidence_model(const char *path)

@@ -7,9 +7,13 @@
 
 #include <jansson.h>
 
-/* {"evidence": kind, "schema": 1, "fak", "date", "command", "machine", "plugin", "device", "settings"}.
- * kind: "bench", "opcheck".  argv: the command's words, its name first, as main gives them.  The sha256
- * of a linked-in plugin is that of fakrun itself, null where nobody can tell.  NULL without memory. */
+/* {"evidence": kind, "schema": 1, "fak", "date", "command", "machine", "plugin", "settings"}, of a plugin
+ * that need not have been loaded: what it says of itself is empty then.  kind: "bench", "opcheck".  argv:
+ * the command's words, its name first, as main gives them.  The sha256 of a linked-in plugin is that of
+ * fakrun itself, null where nobody can tell.  NULL without memory. */
+json_t *evidence_start(const char *kind, int argc, char **argv, const plugin *p,
+                       const arg_list *settings);
+/* The same of an open device, with "device". */
 json_t *evidence_head(const char *kind, int argc, char **argv, const device *d,
                       const arg_list *settings);
 /* The words after "fakrun", of paths only the last part. */

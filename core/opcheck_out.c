@@ -210,9 +210,11 @@ void opcheck_print(const opcheck_result *r, int all, FILE *out)
     const json_t *of = json_object_get(r->evidence, "plugin"),
                  *on = json_object_get(r->evidence, "device");
     uint32_t passed = 0, abstained = 0;
-    if (of)
+    if (on)
         fprintf(out, "%s %s, %s; class %s, %s \"%s\"\n", text(of, "name"), text(of, "version"),
                 text(of, "vendor"), text(on, "class"), text(on, "kind"), text(on, "name"));
+    else if (of) /* it was not opened */
+        fprintf(out, "%s\n", *text(of, "file") ? text(of, "file") : text(of, "name"));
     for (int i = 0; i < CHECK_RUNGS; i++) {
         print_rung(r, i, all, out);
         passed += r->count[i][CHECK_PASS];

@@ -11,11 +11,31 @@
 
 enum { WEIGHT_BYTES = 1 << 22, SPOILED = 0xff };
 
-typedef struct rig_lent { /* a copy of borrowed bytes, spoiled after load */
+typedef struct rig_lent {
     struct rig_lent *next;
     uint64_t bytes;
-    uint64_t data[]; /* aligned for any weight */
+    uint64_t borrowed; /* by load: taken back when it is over */
+    uint64_t data[];   /* aligned for any weight */
 } rig_lent;
+
+void *rig_lend(rig *r, uint64_t bytes)
+{
+    rig_lent *l = port_alloc(sizeof *l + bytes);
+    if (!l) return NULL;
+    *l = (rig_lent){.next = r->lent, .bytes = bytes};
+    r->lent = l;
+    return l->data;
+}
+
+static rig_lent *lent_of(void *data)
+{
+    return (rig_lent *)(void *)((char *)data - offsetof(rig_lent, data));
+}
+
+void rig_take_back(void *lent)
+{
+    if (lent) memset(lent, SPOILED, (size_t)lent_of(lent)->bytes);
+}
 
 int32_t rig_open(rig *r, device *dev, uint32_t act, uint32_t rows, uint32_t slots, uint32_t context,
                  uint64_t seed, fak_error *e)
@@ -172,20 +192,20 @@ static int32_t prepare(rig *r, uint32_t flags, fak_report *report, fak_error *e)
 {
     const fak_backend *api = &r->dev->api;
     uint32_t bytes = r->plan.block->bytes;
-    fak_plan *lent = malloc(bytes);
-    fak_limits limits = r->limits;
-    if (!lent) return status_memory(e, "a plan", bytes);
+    fak_plan *lent = rig_lend(r, bytes);
+    fak_limits *limits = rig_lend(r, sizeof *limits);
+    if (!lent || !limits) return status_memory(e, "a plan", bytes);
     memcpy(lent, r->plan.block, bytes);
+    *limits = r->limits;
     for (uint32_t i = 0; i < lent->ops.count; i++)
         r->verdict[i] = is_tested(r, i) ? FAK_TAKEN : FAK_HOST;
     *report = (fak_report){.struct_size = sizeof *report};
     *e = (fak_error){.index = FAK_NO_INDEX};
     fak_program *handle = NULL;
     int32_t s =
-        api->prepare(r->dev->handle, lent, &limits, NULL, flags, r->verdict, report, &handle, e);
-    memset(lent, SPOILED, bytes);
-    memset(&limits, SPOILED, sizeof limits);
-    free(lent);
+        api->prepare(r->dev->handle, lent, limits, NULL, flags, r->verdict, report, &handle, e);
+    rig_take_back(lent);
+    rig_take_back(limits);
     r->handle = handle;
     if (s) return device_answer(r->dev, s, "prepare", e);
     if (!handle != !!(flags & FAK_DRY_RUN))
@@ -228,8 +248,10 @@ static int32_t read_rows(void *self, uint32_t value, uint32_t form, uint32_t fir
                          void *dst, uint64_t dst_bytes, fak_error *e)
 {
     source *s = self;
-    if (++s->r->reads == (uint64_t)s->r->fail_read)
+    if (++s->r->reads == (uint64_t)s->r->fail_read) {
+        s->r->read_failed = 1;
         return status_set(e, FAK_E_CANCELLED, "the row source fails, to see what comes of it");
+    }
     return s->api.read(&s->inner, value, form, first, rows, dst, dst_bytes, e);
 }
 
@@ -241,17 +263,16 @@ static const void *borrow(void *self, uint32_t value)
     const weight *w = &s->r->toy.m.weights.at[s->r->plan.weight[value]];
     uint64_t bytes = weights_bytes(w);
     if (!from || s->r->lend) return from;
-    rig_lent *copy = port_alloc(sizeof *copy + bytes);
+    void *copy = rig_lend(s->r, bytes);
     if (!copy) return NULL;
-    *copy = (rig_lent){.next = s->r->lent, .bytes = bytes};
-    memcpy(copy->data, from, (size_t)bytes);
-    s->r->lent = copy;
-    return copy->data;
+    lent_of(copy)->borrowed = 1;
+    return memcpy(copy, from, (size_t)bytes);
 }
 
-static void spoil_lent(rig *r)
+static void take_back_borrowed(rig *r)
 {
-    for (rig_lent *l = r->lent; l; l = l->next) memset(l->data, SPOILED, (size_t)l->bytes);
+    for (rig_lent *l = r->lent; l; l = l->next)
+        if (l->borrowed) rig_take_back(l->data);
 }
 
 int32_t rig_load(rig *r, fak_error *e)
@@ -268,7 +289,7 @@ int32_t rig_load(rig *r, fak_error *e)
     *e = (fak_error){.index = FAK_NO_INDEX};
     if (!rc) rc = device_answer(r->dev, r->dev->api.load(r->handle, id, n, &lent, e), "load", e);
     weights_source_close(&s.inner);
-    if (!r->lend) spoil_lent(r);
+    if (!r->lend) take_back_borrowed(r);
     return rc;
 }
 
@@ -384,7 +405,6 @@ void rig_close(rig *r)
     free(r->memory.kv.k);
     free(r->memory.kv.v);
     free(r->verdict);
-    free(r->seen);
     for (rig_lent *l = r->lent, *next; l; l = next) {
         next = l->next;
         free(l);

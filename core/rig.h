@@ -32,11 +32,11 @@ typedef struct rig {           /* zero-initialise */
     int lend;                  /* borrowed bytes stay (FAK_STABLE); 0: they are spoiled after load */
     int fail_read;             /* the source's read number fail_read fails; 0 = never */
     ref_memory memory;         /* of the reference */
-    float *seen;               /* what the device said of one output, between guards */
     gate_bound bound;
     gate_figures figures;      /* of all that was compared */
     int special;               /* inputs may be zero rows, outliers and (exact classes) tiny numbers */
     uint64_t reads;            /* of the source */
+    int read_failed;           /* one of them, with a status: the device was told */
     int touched;               /* the device has written outside the rows that it was asked for */
     struct rig_lent *lent;
     double run_s;              /* seconds in the ops under test of the last step, until a read was done */
@@ -79,6 +79,11 @@ int32_t rig_step(rig *r, const rig_spec *spec, fak_error *e);
 int32_t rig_rows(rig *r, uint32_t rows, int poison, fak_error *e);
 /* The keys and values of positions [0, len) of a slot's layer 0 against the reference's; STATUS_GATE. */
 int32_t rig_kv(rig *r, uint32_t slot, uint32_t len, fak_error *e);
+
+/* Memory that is lent for a call.  Taken back it is spoiled, and stays so until rig_close: a device that
+ * looks at it later sees nothing of use.  NULL without memory; NULL is fine to take back. */
+void *rig_lend(rig *r, uint64_t bytes);
+void rig_take_back(void *lent);
 
 fak_stats rig_stats(const device *d, int *there); /* fak.stats/1 of a device */
 #endif

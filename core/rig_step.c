@@ -120,13 +120,12 @@ static int32_t write_spoiled(rig *r, uint32_t value, const piece *p, fak_error *
     uint32_t rows = wanted ? p->wanted : p->rows, first = wanted ? p->wanted_first : p->row;
     size_t bytes = (size_t)rows * v->cols * 4;
     if (!rows) return FAK_OK;
-    uint8_t *lent = malloc(bytes);
+    uint8_t *lent = rig_lend(r, bytes);
     if (!lent) return status_memory(e, "rows of an input", bytes);
     memcpy(lent, (float *)r->memory.at[value] + (size_t)first * v->cols, bytes);
     *e = (fak_error){.index = FAK_NO_INDEX};
     int32_t s = r->dev->api.write(r->handle, value, 0, rows, lent, e);
-    memset(lent, SPOILED, bytes);
-    free(lent);
+    rig_take_back(lent);
     return device_answer(r->dev, s, "write", e);
 }
 
@@ -169,7 +168,7 @@ static int32_t read_output(rig *r, uint32_t value, const piece *p, float *into, 
 static int32_t begin(rig *r, const rig_spec *spec, const piece *p, const uint32_t *token,
                      fak_error *e)
 {
-    void *block = malloc(r->limits.step_bytes);
+    void *block = rig_lend(r, r->limits.step_bytes);
     uint32_t *wanted = malloc((p->wanted + 1ul) * sizeof *wanted), spans = 0;
     fak_span *span = malloc(spec->spans * sizeof *span);
     uint32_t last = r->op[r->ops - 1].id;
@@ -196,8 +195,7 @@ static int32_t begin(rig *r, const rig_spec *spec, const piece *p, const uint32_
     if (!s)
         s = device_answer(r->dev, r->dev->api.begin(r->handle, step_write(block, &out), e), "begin",
                           e);
-    if (block) memset(block, SPOILED, r->limits.step_bytes);
-    free(block);
+    rig_take_back(block);
     free(wanted);
     free(span);
     return s;
