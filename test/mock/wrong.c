@@ -1,22 +1,16 @@
-/* wrong - one backend for each row of wrong.h that is not a build of handshake.c; which one, the build
+/* wrong - one backend for each row of wrong.h that a host or a user meets; which one, the build
  * says: -DWRONG_KIND=WRONG_x -DWRONG_IS_x -DWRONG_NAME="x".  Each is cpu-ref, linked into it under the
  * name "inner", but for the one thing. */
-#include "fak_backend.h"
-#include "wrong.h"
+#include "wrong_known.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #if defined __x86_64__
 #include <xmmintrin.h>
 #endif
-
-#define IS(x) (WRONG_KIND == WRONG_##x)
-extern fak_entry_fn fak_backend_entry_v1_inner;
 
 /* ---- what the file claims ---- */
 
@@ -131,58 +125,16 @@ static void at_thread_exit(void *value)
     counted++;
 }
 
-/* ---- programs, remembered for what is done to their ops ---- */
-
-typedef struct program {
-    fak_program *of;
-    fak_op *op;
-    fak_value *value;
-    uint32_t ops;
-} program;
-enum { PROGRAMS = 16 };
-static program known[PROGRAMS];
+/* ---- programs ---- */
 
 static const fak_backend *in;          /* cpu-ref's table */
 static uint32_t op_id = FAK_OP_MATMUL; /* option op */
 static char silent_at[16] = "prepare"; /* option at */
 static fak_stats stats = {.struct_size = sizeof stats};
 
-static int32_t fail(fak_error *e, int32_t code, uint32_t index, const char *sentence)
-{
-    *e = (fak_error){.code = code, .index = index};
-    snprintf(e->message, sizeof e->message, "%s", sentence);
-    return code;
-}
-
 static int is_silent(const char *at)
 {
     return IS(silent) && !strcmp(at, silent_at);
-}
-
-static program *find(const fak_program *p)
-{
-    for (uint32_t i = 0; i < PROGRAMS; i++)
-        if (known[i].of == p) return &known[i];
-    return NULL;
-}
-
-static int remember(fak_program *p, const fak_plan *plan)
-{
-    program *k = find(NULL);
-    if (!k) return 0;
-    k->op = calloc(plan->ops.count, sizeof *k->op);
-    k->value = calloc(plan->values.count, sizeof *k->value);
-    if (!k->op || !k->value) {
-        free(k->op);
-        free(k->value);
-        *k = (program){0};
-        return 0;
-    }
-    for (uint32_t i = 0; i < plan->ops.count; i++) FAK_GET(&k->op[i], plan, ops, i);
-    for (uint32_t i = 0; i < plan->values.count; i++) FAK_GET(&k->value[i], plan, values, i);
-    k->ops = plan->ops.count;
-    k->of = p;
-    return 1;
 }
 
 static int32_t prepare(fak_device *d, const fak_plan *plan, const fak_limits *limits,
@@ -204,12 +156,7 @@ static int32_t prepare(fak_device *d, const fak_plan *plan, const fak_limits *li
 
 static void release(fak_program *p)
 {
-    program *k = p ? find(p) : NULL;
-    if (k) {
-        free(k->op);
-        free(k->value);
-        *k = (program){0};
-    }
+    forget(p);
     in->release(p);
 }
 

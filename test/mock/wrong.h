@@ -1,9 +1,11 @@
 /* wrong - backends that are each wrong in one way, and where that must be caught.  One row a file
  * fak-backend-NAME.so in the folder TEST_WRONG: those named fault-... are builds of handshake.c,
- * the others of wrong.c.  test/wrong.py reads this table too.
+ * those of stage UNFIT of unfit.c, the others of wrong.c.  test/wrong.py and test/test_opcheck.py
+ * read this table too.
  *
  * WRONG(symbol, name, stage, alone, part, what): `alone`: needs a child process, for it takes the
- * process with it, or its time, or its float mode; part: of the sentence that tells it. */
+ * process with it, or its time, or its float mode; part: of the sentence that tells it, in opcheck
+ * with the check before it ("manners, locale: not what it was ..."). */
 #ifndef WRONG_H
 #define WRONG_H
 
@@ -15,7 +17,8 @@ enum wrong_stage {      /* the first that must catch it */
     STAGE_OPEN,         /* device_open: devices, facts, caps */
     STAGE_GOLDEN,       /* the golden bits of a Reference claim */
     STAGE_RUN,          /* prepare, load or a step answers an error; the host tells it */
-    STAGE_OPCHECK       /* manners: nothing that a user sees must come of it */
+    STAGE_OPCHECK,      /* opcheck; nothing that a user sees must come of it */
+    STAGE_UNFIT         /* opcheck; what comes of it at other times, nobody knows */
 };
 
 /* clang-format off */
@@ -67,9 +70,10 @@ enum wrong_stage {      /* the first that must catch it */
           "facts that end before the op table")                                                    \
     /* manners that the host can bear */                                                           \
     WRONG(clash, "clash", STAGE_FINE, 0, "", "exports functions named as the host's")              \
-    WRONG(tls_destructor, "tls-destructor", STAGE_OPCHECK, 0, "",                                  \
+    WRONG(tls_destructor, "tls-destructor", STAGE_OPCHECK, 0, "thread exit: code of it",           \
           "a destructor of its own runs at the exit of each thread that called it")                \
-    WRONG(at_exit, "at-exit", STAGE_OPCHECK, 0, "", "registers an exit handler in open")           \
+    WRONG(at_exit, "at-exit", STAGE_OPCHECK, 0, "exit handlers: code of it",                       \
+          "registers an exit handler in open")                                                     \
     WRONG(stdout_ctor, "stdout-ctor", STAGE_LIBRARY, 1, "prints to standard output",               \
           "prints to stdout in a constructor")                                                     \
     WRONG(stdout_open, "stdout-open", STAGE_OPEN, 1, "prints to standard output",                  \
@@ -93,18 +97,83 @@ enum wrong_stage {      /* the first that must catch it */
           "the cap CapacityProbe, and a dry run that is not EXACT")                                \
     WRONG(capacity_silent, "capacity-silent", STAGE_RUN, 0, "CapacityProbe",                       \
           "a dry run that is EXACT without the cap")                                               \
-    WRONG(sync_async, "sync-async", STAGE_OPCHECK, 0, "",                                          \
+    WRONG(sync_async, "sync-async", STAGE_OPCHECK, 0, "blocked",                                   \
           "the cap Async, and every op blocks until it is done")                                   \
-    WRONG(lying_capacity, "lying-capacity", STAGE_OPCHECK, 0, "",                                  \
+    WRONG(lying_capacity, "lying-capacity", STAGE_OPCHECK, 0, "prepare took",                      \
           "EXACT, and takes twice the scratch that it reports")                                    \
-    WRONG(step_allocates, "step-allocates", STAGE_OPCHECK, 0, "",                                  \
+    WRONG(step_allocates, "step-allocates", STAGE_OPCHECK, 0, "took device memory",                \
           "allocates device memory in each op")                                                    \
     /* errors while it runs */                                                                     \
-    WRONG(silent, "silent", STAGE_RUN, 0, "",                                                      \
+    WRONG(silent, "silent", STAGE_RUN, 0, "no sentence",                                           \
           "an error without a sentence; option at=prepare|load|begin|op|read|write|wait|clone")    \
     WRONG(late_unsupported, "late-unsupported", STAGE_RUN, 0, "cannot after all",                  \
           "answers UNSUPPORTED for an op that it took")                                            \
-    WRONG(rows_beyond, "rows-beyond", STAGE_OPCHECK, 0, "", "read writes one row too many")        \
+    WRONG(rows_beyond, "rows-beyond", STAGE_OPCHECK, 0, "outside the",                             \
+          "read writes one row too many")                                                          \
+    /* what only opcheck finds: builds of unfit.c */                                               \
+    WRONG(fat_argmax, "fat-argmax", STAGE_UNFIT, 0, "moved",                                       \
+          "counts a row of logits for each id that is read")                                       \
+    WRONG(stale_src, "stale-src", STAGE_UNFIT, 0, "where the reference gives",                     \
+          "write keeps the pointer of src and copies when an op runs")                             \
+    WRONG(keeps_step, "keeps-step", STAGE_UNFIT, 0, "where the reference gives",                   \
+          "begin keeps the pointer of the step")                                                   \
+    WRONG(keeps_plan, "keeps-plan", STAGE_UNFIT, 0, "where the reference gives",                   \
+          "prepare keeps the pointer of the plan")                                                 \
+    WRONG(borrow_stale, "borrow-stale", STAGE_UNFIT, 0, "where the reference gives",               \
+          "uses borrowed bytes after load, although not STABLE")                                   \
+    WRONG(leaks_memory, "leaks-memory", STAGE_UNFIT, 0, "host memory grows by",                    \
+          "release forgets memory of prepare")                                                     \
+    WRONG(leaks_thread, "leaks-thread", STAGE_UNFIT, 0, "threads: ",                               \
+          "a thread that close does not join")                                                     \
+    WRONG(leaks_file, "leaks-file", STAGE_UNFIT, 0, "open files grows by",                         \
+          "a file that close does not close")                                                      \
+    WRONG(sets_locale, "sets-locale", STAGE_UNFIT, 0, "locale: not what it was",                   \
+          "setlocale in open")                                                                     \
+    WRONG(sets_env, "sets-env", STAGE_UNFIT, 0, "environment variables: not what it was",          \
+          "setenv in open")                                                                        \
+    WRONG(sets_folder, "sets-folder", STAGE_UNFIT, 0, "working directory: not what it was",        \
+          "chdir in open")                                                                         \
+    WRONG(sets_signal, "sets-signal", STAGE_UNFIT, 0, "signal handlers: not what it was",          \
+          "signal in open")                                                                        \
+    WRONG(sets_umask, "sets-umask", STAGE_UNFIT, 0, "file mode mask: not what it was",             \
+          "umask in open")                                                                         \
+    WRONG(leaves_child, "leaves-child", STAGE_UNFIT, 0, "child processes: ", "fork in open")       \
+    WRONG(stderr_op, "stderr-op", STAGE_UNFIT, 0, "prints to standard error",                      \
+          "prints to stderr in MATMUL")                                                            \
+    WRONG(ignores_flags, "ignores-flags", STAGE_UNFIT, 0, "flag of prepare: it is ignored",        \
+          "prepare ignores flags that it does not know")                                           \
+    WRONG(takes_unknown, "takes-unknown", STAGE_UNFIT, 0, "an unknown dtype: it is ignored",       \
+          "takes weights of dtypes that it does not know")                                         \
+    WRONG(silent_malloc, "silent-malloc", STAGE_UNFIT, 0, "fails once: allocation",                \
+          "an error without a sentence when malloc fails")                                         \
+    WRONG(crash_malloc, "crash-malloc", STAGE_UNFIT, 0, "fails once: it crashed",                  \
+          "crashes when malloc fails")                                                             \
+    WRONG(drops_error, "drops-error", STAGE_UNFIT, 0, "fails and nothing is told",                 \
+          "load succeeds although the row source fails")                                           \
+    WRONG(dry_differs, "dry-differs", STAGE_UNFIT, 0, "its dry run reports",                       \
+          "half the scratch in a dry run")                                                         \
+    WRONG(upload_liar, "upload-liar", STAGE_UNFIT, 0, "that it keeps in its own form",             \
+          "keeps Q8_0, as F32")                                                                    \
+    WRONG(not_invariant, "not-invariant", STAGE_UNFIT, 0, "it offers batch invariance",            \
+          "the last bit depends on how many rows a step has")                                      \
+    WRONG(not_deterministic, "not-deterministic", STAGE_UNFIT, 0, "it offers determinism",         \
+          "the last bit is another in every second step")                                          \
+    WRONG(clone_shares, "clone-shares", STAGE_UNFIT, 0, "clone, f32: ", "a clone is an alias")     \
+    WRONG(evict_off, "evict-off", STAGE_UNFIT, 0, "evict, f32: ",                                  \
+          "survivors of an eviction are not rotated")                                              \
+    WRONG(last_position, "last-position", STAGE_UNFIT, 0, "where the reference gives",             \
+          "kv of the last position of a step is lost")                                             \
+    WRONG(nan_leak, "nan-leak", STAGE_UNFIT, 0, "is nan where the reference gives",                \
+          "NaNs beyond the end of a sequence reach it")                                            \
+    WRONG(leaves_ffn, "leaves-ffn", STAGE_UNFIT, 0, "leaves every case of it to the host",         \
+          "lists FFN and never takes it")                                                          \
+    WRONG(takes_option, "takes-option", STAGE_UNFIT, 0, "an option that it does not have",         \
+          "opens with any option")                                                                 \
+    WRONG(idle_fault, "idle-fault", STAGE_UNFIT, 0, "makes nothing fail",                          \
+          "its option fail-submit does nothing")                                                   \
+    WRONG(lost_again, "lost-again", STAGE_UNFIT, 0, "a lost device computes again",                \
+          "is lost for one step only")                                                             \
+    WRONG(no_id, "no-id", STAGE_UNFIT, 0, "has no id", "its device has no id")                     \
     /* what its table says: builds of handshake.c */                                               \
     WRONG(fault_entry_refuses, "fault-entry-refuses", STAGE_HANDSHAKE, 0, "no dot products",       \
           "the entry refuses")                                                                     \
