@@ -240,6 +240,13 @@ typedef struct tally {
     int unsupported;
 } tally;
 
+/* Rows of a few columns may cancel to next to nothing, of which no relative error says anything. */
+static int is_narrow(const shape *s)
+{
+    if (s->heads) return s->heads * s->head_dim < 16;
+    return s->in < 16 || (s->out && s->out < 16);
+}
+
 /* One op, dtype and shape: FAK_OK also where the device left it. */
 static int32_t run_case(check *c, uint32_t id, uint32_t dtype, uint32_t act, uint32_t kv_dtype,
                         const shape *s, tally *t, fak_error *e)
@@ -251,6 +258,7 @@ static int32_t run_case(check *c, uint32_t id, uint32_t dtype, uint32_t act, uin
     int32_t rc = rig_open(&r, &c->dev, act, ROWS, SLOTS, context, seed, e);
     r.limits.kv_dtype = kv_dtype;
     r.special = 1;
+    r.positive = c->dev.facts.klass != FAK_REFERENCE && is_narrow(s);
     r.lend = (s->in + s->head_dim) % 3 != 0;
     if (!rc) build(&r, id, dtype, s);
     if (!rc) rc = rig_ready(&r, e);

@@ -63,6 +63,7 @@ uint32_t rig_weight(rig *r, uint32_t dtype, uint32_t rows, uint32_t cols, float 
     fak_value v = {.kind = FAK_WEIGHT, .dtype = dtype, .rows = rows, .cols = cols};
     fak_error e;
     uint32_t index;
+    if (r->positive && center < scale) center = scale;
     if (toy_add(&r->toy, "weight", dtype, rows, cols, center, scale, &index, &e))
         r->draft.failed = 1;
     return plan_add_value(&r->draft, &v, index);

@@ -35,6 +35,7 @@ typedef struct rig {           /* zero-initialise */
     gate_bound bound;
     gate_figures figures;      /* of all that was compared */
     int special;               /* inputs may be zero rows, outliers and (exact classes) tiny numbers */
+    int positive;              /* inputs and matrices are, from the first on: no sum cancels */
     uint64_t reads;            /* of the source */
     int read_failed;           /* one of them, with a status: the device was told */
     int touched;               /* the device has written outside the rows that it was asked for */

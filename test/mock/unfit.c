@@ -1,6 +1,6 @@
-/* unfit - one backend for each row of wrong.h of stage UNFIT, which only fakrun opcheck finds; which
- * one, the build says, as in wrong.c.  Each is cpu-ref, linked into it under the name "inner", but
- * for the one thing. */
+/* unfit - one backend for each row of wrong.h of stage UNFIT, which only fakrun opcheck finds;
+ * which one, the build says, as in wrong.c.  Each is cpu-ref, linked into it as "inner", but for the
+ * one thing. */
 #include "wrong_known.h"
 
 #include <fcntl.h>
