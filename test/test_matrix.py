@@ -55,13 +55,18 @@ def run_of(evidence, backend="gpu", **device):
 def opcheck(backend="gpu", **device):
     e = run_of("opcheck", backend, **device)
     e["checks"] = [check_of("R0", "handshake"),
-                   check_of("R1", "matmul", detail="f32, act f32"),
-                   check_of("R1", "matmul", detail="q8_0, act q8"),
-                   check_of("R1", "matmul", "ABSTAIN", "q4_0, act q8", "not taken"),
+                   check_of("R1", "matmul", detail="f32"),
+                   check_of("R1", "matmul", detail="q8_0, Q8 activations"),
+                   check_of("R1", "matmul", "ABSTAIN", "q4_0, Q8 activations", "not taken"),
                    check_of("R2", "FusedAttn"), check_of("R2", "Async", "ABSTAIN", "", "no stats"),
-                   check_of("R5", "greedy", "ABSTAIN")]
+                   check_of("R5", "model", "ABSTAIN"),
+                   check_of("R1", "embed", detail="q8_0, F32 activations"),
+                   check_of("R1", "attention, kv_append", detail="bf16 kv"),
+                   check_of("R2", "UploadDtype", detail="q8_0"),
+                   check_of("R3", "deterministic", detail="f32")]
     e["rungs"] = [{"rung": r, "verdict": v, "pass": p, "fail": 0, "abstain": a} for r, v, p, a in (
-        ("R0", "PASS", 1, 0), ("R1", "PASS", 2, 1), ("R2", "PASS", 1, 1), ("R5", "ABSTAIN", 0, 1))]
+        ("R0", "PASS", 1, 0), ("R1", "PASS", 4, 1), ("R2", "PASS", 2, 1), ("R5", "ABSTAIN", 0, 1),
+        ("R3", "PASS", 1, 0))]
     return e
 
 
@@ -140,10 +145,12 @@ class Matrix(unittest.TestCase):
         yes, no = ("WITNESSED", "one.json"), ("ASPIRED", "one.json")
         self.assertEqual(card, {
             ("opcheck", "all"): yes, ("whole rung", "R0"): yes, ("whole rung", "R1"): yes,
-            ("whole rung", "R2"): yes, ("whole rung", "R3"): no, ("whole rung", "R4"): no,
+            ("whole rung", "R2"): yes, ("whole rung", "R3"): yes, ("whole rung", "R4"): no,
             ("real model", "R5"): no, ("whole rung", "R6"): no, ("FusedAttn", "R2"): yes,
             ("Async", "R2"): no, ("weights f32", "R1"): yes, ("weights q8_0", "R1"): yes,
             ("weights q4_0", "R1"): no, ("act_f32", "R1"): yes, ("act_q8", "R1"): yes,
+            ("weights f32 kept so", "R2"): no, ("weights q8_0 kept so", "R2"): yes,
+            ("weights q4_0 kept so", "R2"): no, ("deterministic", "R3"): yes,
             ("bench", "all"): ("WITNESSED", "two.json"),
             ("gate", "bench"): ("WITNESSED", "two.json")})
         self.assertEqual({k[1] for k in rows if k[0] == "gpu"}, {"card (discrete, approx)"})
@@ -162,11 +169,18 @@ class Matrix(unittest.TestCase):
 
     def test_nothing_comes_of_nothing(self):
         e = opcheck()
-        e["checks"][1]["detail"] = "q8_0, act f32, kv f16"  # the modes are no weights
+        e["checks"][1]["detail"] = "q8_0, F32 activations"  # the mode is no weight
         states = self.states(e)
         self.assertEqual(states["weights f32"], "ASPIRED")
         self.assertNotIn("weights f16", states)
+        self.assertNotIn("weights bf16", states)  # that is kv
         self.assertEqual(states["act_f32"], "WITNESSED")
+        e["checks"][7]["check"] = e["checks"][1]["check"] = "rmsnorm"  # an op without a matrix
+        self.assertEqual(self.states(e)["act_f32"], "ASPIRED")
+        e["checks"][10]["rung"] = "R2"  # whole steps show it
+        self.assertEqual(self.states(e)["deterministic"], "ASPIRED")
+        e["checks"][9]["rung"] = "R1"
+        self.assertEqual(self.states(e)["weights q8_0 kept so"], "ASPIRED")
         e["checks"][4]["check"] = "FusedFFN"  # it does not claim that, and FusedAttn has no check
         states = self.states(e)
         self.assertEqual(states["FusedAttn"], "ASPIRED")
@@ -203,6 +217,11 @@ class Matrix(unittest.TestCase):
         e = opcheck()
         e["checks"].append(check_of("R1", "embed", detail="q8_0"))  # one that passes is no excuse
         self.assertEqual(self.states(fail(e, 2))["weights q8_0"], "FAIL")
+
+    def test_exceptions_are_listed(self):
+        self.rows(one={**opcheck(), "excepted": [{"manner": "threads", "why": "the driver"},
+                                                 {"manner": "open files", "why": "libcard"}]})
+        self.assertIn("| threads: the driver; open files: libcard |", self.page.read_text())
 
     def test_devices_are_told_apart(self):
         rows = self.rows(one=opcheck(), two=opcheck("gpu", kind="software", name="a|b"))
@@ -249,7 +268,7 @@ class Matrix(unittest.TestCase):
     def test_rows_that_claim_more(self):
         e = opcheck("gpu", kind="software")
         for key, old in (("weights f32 | R1", "PROOF-PATH"), ("Async | R2", "ASPIRED"),
-                         ("whole rung | R3", "ASPIRED"), ("weights q8_0 | R1", "FAIL")):
+                         ("whole rung | R4", "ASPIRED"), ("weights q8_0 | R1", "FAIL")):
             self.rows(one=fail(copy.deepcopy(e), 2) if old == "FAIL" else e)
             self.edited(f"| {key} | {old} |", f"| {key} | WITNESSED |")
             self.caught(f"{key.replace(' | ', ', ')}: it says WITNESSED", f"one.json shows {old}")
@@ -311,7 +330,9 @@ class Matrix(unittest.TestCase):
             ("command", "fakrun opcheck ~/x.so", '"/x.so"'),
             ("machine.cpu", "C:\\x", "one machine"), ("checks", [], "no rungs or no checks"),
             ("checks", [1], "not those of schema 1"), ("machine.cores", True, "machine.cores"),
-            ("excepted", ["opens /dev/card0"], '"/dev"')):
+            ("excepted", [{"manner": "open files", "why": "/dev/card0"}], '"/dev"'),
+            ("excepted", ["threads"], "without manner or why"),
+            ("excepted", [{"manner": "threads"}], "without manner or why")):
             e = opcheck()
             *outer, last = path.split(".")
             (e[outer[0]] if outer else e)[last] = value
