@@ -1,16 +1,14 @@
 /* check_tiny - R3: small models made in memory, on the device and on the reference side by side: op by
- * op, prefill, split, decode, greedy, batch, clone, truncate, evict.  R4 uses the same pair. */
-#include "check.h"
+ * op, prefill, split, decode, greedy, batch, clone, truncate, evict. */
+#include "check_pair.h"
 #include "lockstep.h"
 #include "ref.h"
-#include "toy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { V = 259, CONTEXT = 64, ROWS = 32, SLOTS = 4, N = 23 };
+enum { V = PAIR_V, N = 23 };
 static const toy_shape shape = {.width = 96,
                                 .ffn = 160,
                                 .heads = 6,
@@ -18,7 +16,7 @@ static const toy_shape shape = {.width = 96,
                                 .head_dim = 16,
                                 .vocab = V,
                                 .layers = 3,
-                                .context = CONTEXT};
+                                .context = PAIR_CONTEXT};
 static const toy_shape shape_k = {.width = 256, /* rows of one K block, and of two */
                                   .ffn = 512,
                                   .heads = 4,
@@ -26,118 +24,7 @@ static const toy_shape shape_k = {.width = 256, /* rows of one K block, and of t
                                   .head_dim = 64,
                                   .vocab = V,
                                   .layers = 1,
-                                  .context = CONTEXT};
-
-/* ---- a device and the reference that are told the same ---- */
-
-typedef struct pair {
-    check *c;
-    session s[2]; /* the device's, the reference's */
-    gate_bound bound;
-    gate_tally *all;  /* of all scripts of one mode */
-    gate_tally tally; /* of this one */
-    float *row[2];    /* [ROWS, V] */
-    uint32_t id[CONTEXT];
-} pair;
-
-static int32_t pair_open(pair *p, check *c, toy *g, const session_options *options, uint32_t dtype,
-                         fak_error *e)
-{
-    session_options o = *options;
-    *p = (pair){.c = c, .tally = {.logits = GATE_NONE}};
-    o.rows = o.wanted = ROWS;
-    o.slots = SLOTS;
-    o.context = CONTEXT;
-    p->bound = gate_bound_of(&c->dev, o.act, dtype, o.kv_dtype);
-    for (int i = 0; i < 2; i++) p->row[i] = malloc(ROWS * V * sizeof(float));
-    if (!p->row[0] || !p->row[1]) return status_memory(e, "logits", ROWS * V * 4);
-    int32_t s = session_open(&p->s[0], &g->m, &c->dev, c->host, &o, NULL, NULL, e);
-    if (o.act == FAK_ACT_F16) o.act = FAK_ACT_F32; /* that is judged by the reference's F32 */
-    if (!s) s = session_open(&p->s[1], &g->m, c->host, c->host, &o, NULL, NULL, e);
-    uint64_t random = check_seed(c, dtype);
-    for (uint32_t i = 0; i < CONTEXT; i++) p->id[i] = toy_below(&random, V);
-    return s;
-}
-
-static void pair_close(pair *p)
-{
-    for (int i = 0; i < 2; i++) {
-        session_close(&p->s[i]);
-        free(p->row[i]);
-    }
-}
-
-static void compare(pair *p, uint32_t rows)
-{
-    for (uint32_t r = 0; r < rows; r++) {
-        size_t at = (size_t)r * V;
-        gate_add_position(&p->tally, &p->bound, V, p->row[1] + at, p->row[0] + at);
-        gate_add_position(p->all, &p->bound, V, p->row[1] + at, p->row[0] + at);
-    }
-}
-
-static int32_t pair_take(pair *p, uint32_t *slot, fak_error *e)
-{
-    int32_t s = kv_take(&p->s[0].kv, slot, e);
-    return s ? s : kv_take(&p->s[1].kv, slot, e);
-}
-
-/* Appends n ids to a slot of both and compares the logits of each. */
-static int32_t pair_feed(pair *p, uint32_t slot, const uint32_t *id, uint32_t n, fak_error *e)
-{
-    int32_t s = FAK_OK;
-    for (int i = 0; !s && i < 2; i++)
-        s = session_feed(&p->s[i], slot, id, n, FAK_WANT_LOGITS, 1, p->row[i], e);
-    if (!s) compare(p, n);
-    return s;
-}
-
-static void pair_truncate(pair *p, uint32_t slot, uint32_t length)
-{
-    for (int i = 0; i < 2; i++) kv_truncate(&p->s[i].kv, slot, length);
-}
-
-static int32_t pair_clone(pair *p, uint32_t from, uint32_t length, uint32_t *slot, fak_error *e)
-{
-    int32_t s = kv_clone(&p->s[0].kv, from, length, slot, e);
-    return s ? s : kv_clone(&p->s[1].kv, from, length, slot, e);
-}
-
-static int32_t pair_evict(pair *p, uint32_t slot, uint32_t first, uint32_t count, fak_error *e)
-{
-    int32_t s = kv_evict(&p->s[0].kv, slot, first, count, e);
-    return s ? s : kv_evict(&p->s[1].kv, slot, first, count, e);
-}
-
-/* One step of several slots, so many ids each, all answered: as one step where the device takes it. */
-static int32_t batch_step(session *s, const fak_span *span, uint32_t spans, const uint32_t *id,
-                          uint32_t rows, float *out, fak_error *e)
-{
-    const fak_report *r = &s->program.report[SIDE_DEVICE];
-    uint32_t ones = r->shapes & FAK_ROW_SPANS && spans == rows;
-    if (r->shapes && !(r->shapes & FAK_ANY_SPANS) && !ones) {
-        for (uint32_t i = 0; i < spans; i++) {
-            int32_t rc = session_feed(s, span[i].slot, id + span[i].row, span[i].rows,
-                                      FAK_WANT_LOGITS, 1, out + (size_t)span[i].row * V, e);
-            if (rc) return rc;
-        }
-        return FAK_OK;
-    }
-    step_spec spec = {FAK_WANT_LOGITS, 0, rows, rows, spans, id, s->row, span};
-    int32_t rc = exec_step(&s->exec, step_write(s->step, &spec), out, e);
-    for (uint32_t i = 0; !rc && i < spans; i++) kv_extend(&s->kv, span[i].slot, span[i].rows);
-    return rc;
-}
-
-static int32_t pair_batch(pair *p, const fak_span *span, uint32_t spans, fak_error *e)
-{
-    uint32_t rows = span[spans - 1].row + span[spans - 1].rows;
-    int32_t s = FAK_OK;
-    for (int i = 0; !s && i < 2; i++)
-        s = batch_step(&p->s[i], span, spans, p->id, rows, p->row[i], e);
-    if (!s) compare(p, rows);
-    return s;
-}
+                                  .context = PAIR_CONTEXT};
 
 /* ---- scripts ---- */
 
@@ -258,8 +145,8 @@ static int32_t invariant(pair *p, fak_error *e)
     if (!s) kv_truncate(&p->s[0].kv, slot, 0);
     if (!s) s = session_feed(&p->s[0], slot, p->id, 9, FAK_WANT_LOGITS, 1, p->row[0], e);
     if (!s)
-        s = batch_step(&p->s[0], (fak_span[]){{slot, 0, N - 9, 9}, {other, N - 9, 5, 0}}, 2,
-                       p->id + 9, N - 4, p->row[0] + (size_t)9 * V, e);
+        s = pair_batch_step(&p->s[0], (fak_span[]){{slot, 0, N - 9, 9}, {other, N - 9, 5, 0}}, 2,
+                            p->id + 9, N - 4, p->row[0] + (size_t)9 * V, e);
     for (uint32_t r = 0; !s && r < N; r++)
         gate_add_row(&f, r, V, p->row[1] + (size_t)r * V, p->row[0] + (size_t)r * V);
     if (!s && f.differ)

@@ -85,6 +85,7 @@ int32_t rig_kv(rig *r, uint32_t slot, uint32_t len, fak_error *e);
  * looks at it later sees nothing of use.  NULL without memory; NULL is fine to take back. */
 void *rig_lend(rig *r, uint64_t bytes);
 void rig_take_back(void *lent);
+void rig_free_lent(rig *r); /* rig_close does */
 
 fak_stats rig_stats(const device *d, int *there); /* fak.stats/1 of a device */
 #endif
