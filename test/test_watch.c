@@ -68,7 +68,7 @@ static void test_seal(void **state)
     assert_int_equal(watch_ran(), 0);
     assert_int_equal(answer(6), 7);
     assert_int_equal(watch_ran(), 0);
-    watch_unseal();                                         /* again is fine */
+    watch_unseal(); /* again is fine */
     assert_int_equal(watch_seal(NULL), -1);
 }
 
