@@ -254,7 +254,8 @@ enum fak_verdict { FAK_HOST = 0, FAK_TAKEN = 1 }; /* in: not offered, offered.  
 
 enum fak_report_flags {
     FAK_EXACT = 1,     /* bytes are what the backend asks of its driver, not estimates */
-    FAK_LOAD_WHOLE = 2 /* all weights come in one load call */
+    FAK_LOAD_WHOLE = 2, /* all weights come in one load call */
+    FAK_BORROWS = 4    /* weights that can be lent are used where they lie: weight_bytes counts them */
 };
 
 enum fak_shapes { /* the step shapes it takes; the host splits steps to fit; 0 = FAK_ANY_SPANS */

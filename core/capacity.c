@@ -44,7 +44,8 @@ static uint64_t lent_bytes(const program *p, enum program_side side)
 static void add_side(capacity *c, const program *p, enum program_side side)
 {
     const fak_report *r = &p->report[side];
-    uint64_t lent = in_host_memory(p, side) ? lent_bytes(p, side) : 0;
+    int borrows = in_host_memory(p, side) && r->flags & FAK_BORROWS;
+    uint64_t lent = borrows ? lent_bytes(p, side) : 0;
     lent = lent < r->weight_bytes ? lent : r->weight_bytes;
     c->lent_bytes += lent;
     c->weight_bytes += r->weight_bytes - lent;

@@ -288,6 +288,7 @@ static int32_t place_tensor(reader *r, uint64_t data_at, uint64_t alignment, ggu
         return bad(r, "ends at byte %" PRIu64 " of %" PRIu64, data_at + offset + t->bytes,
                    file_bytes);
     t->data = r->f->map.data + data_at + offset;
+    t->mapped = r->f->mapped;
     return 0;
 }
 

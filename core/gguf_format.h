@@ -31,6 +31,7 @@ typedef struct gguf_tensor {
     uint64_t bytes;          /* of all its data; 0 where the ggml type is unknown */
     const uint8_t *data;     /* as in the file; aligned as the file says, perhaps to 1 byte only */
     int big;                 /* the numbers in data are big-endian: dtype_swap_row */
+    int mapped;              /* data lies in a mapped file: port_forget */
 } gguf_tensor;
 
 enum { /* masks of 1 << enum gguf_type */

@@ -49,6 +49,13 @@ void port_unmap(port_map *map)
     *map = (port_map){0};
 }
 
+void port_forget(const void *at, uint64_t bytes)
+{
+    uintptr_t page = (uintptr_t)port_page_bytes(), first = ((uintptr_t)at + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)at + (uintptr_t)bytes) / page * page;
+    if (end > first) madvise((void *)first, end - first, MADV_DONTNEED);
+}
+
 void *port_library_open(const char *path, const char **why)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

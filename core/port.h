@@ -15,6 +15,8 @@ typedef struct port_map { /* a whole file, read-only, mapped or read; zero-initi
 /* 0, or -1 with a reason in errno (EISDIR for a folder).  The file may be closed by others later. */
 int port_map_file(port_map *map, const char *path);
 void port_unmap(port_map *map); /* a zero map is fine */
+/* Bytes of a mapped file that are not needed soon may leave memory; they can be read again all the same. */
+void port_forget(const void *at, uint64_t bytes);
 
 /* RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE.  NULL with *why (valid until the next call). */
 void *port_library_open(const char *path, const char **why);

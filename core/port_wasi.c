@@ -60,6 +60,11 @@ void port_unmap(port_map *map)
     *map = (port_map){0};
 }
 
+void port_forget(const void *at, uint64_t bytes)
+{
+    (void)at, (void)bytes; /* files are read, not mapped */
+}
+
 void *port_library_open(const char *path, const char **why)
 {
     (void)path;

@@ -213,7 +213,7 @@ static uint64_t survey(fak_program *p, uint64_t temp_bytes[OP_PARTS])
 static fak_report report_of(const fak_program *p, const layout *l, uint64_t arena, uint64_t scratch)
 {
     const fak_limits *lim = &p->limits;
-    fak_report r = {.flags = FAK_EXACT, .shapes = FAK_ANY_SPANS};
+    fak_report r = {.flags = FAK_EXACT | FAK_BORROWS, .shapes = FAK_ANY_SPANS};
     uint64_t kv = ref_kv_bytes(&p->memory.kv, p->kv_layers),
              cells = (uint64_t)lim->slots * lim->context;
     for (uint32_t i = 0; i < p->values; i++)
