@@ -1,5 +1,6 @@
 /* test_cpu_inside - plugins/cpu from inside: its pool, its layouts, its small floats. */
 #include "../core/dtype.h"
+#include "../core/port.h"
 #include "../plugins/cpu/layout.h"
 #include "../plugins/cpu/pool.h"
 
@@ -23,6 +24,7 @@ typedef struct book { /* what was done */
     uint32_t chunks[PHASES], threads;
     int slow; /* a helper sleeps in a chunk of this phase; -1: none does */
     unsigned nap_us;
+    double busy_s;             /* that each chunk takes: time for helpers to come */
 } book;
 
 static uint32_t chunks_of(void *self, uint32_t phase)
@@ -36,6 +38,7 @@ static void work(void *self, uint32_t phase, uint32_t chunk, uint32_t thread)
     for (uint32_t p = 0; p < phase; p++)
         if (atomic_load(&b->ended[p]) != b->chunks[p]) atomic_fetch_add(&b->early, 1);
     assert_true(thread < b->threads);
+    for (double end = port_seconds() + b->busy_s; port_seconds() < end;) continue;
     if ((int)phase == b->slow && thread) usleep(b->nap_us);
     atomic_fetch_add(&b->done[phase][chunk], 1);
     atomic_fetch_add(&b->ended[phase], 1);
@@ -96,6 +99,7 @@ static void test_long_waits_are_noticed(void **state)
     for (uint32_t i = 0; i < PHASES; i++) b.chunks[i] = 8;
     b.slow = 3;
     b.nap_us = 30000;
+    b.busy_s = 100e-6;
     pool *p = pool_open(2);
     b.threads = 2;
     for (int job = 0; job < 50 && !pool_waits(p); job++) run_book(p, &b, 0, PHASES);
