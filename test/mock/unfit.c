@@ -82,14 +82,16 @@ static void leave(const fak_plan *plan, uint32_t id, uint32_t *verdict)
     }
 }
 
-/* Memory that a program would need.  0 where it is not there, and nobody has said so. */
+/* Memory that a program would need; 0 where it is not there. */
 __attribute__((no_sanitize("undefined"))) static int take_memory(void)
 {
+    volatile char *first = malloc(128);
+    if (!first && !IS(crash_malloc)) return 0;
+    *first = 1;
     volatile char *own = malloc(256);
-    if (!own && !IS(crash_malloc)) return 0;
-    *own = 1;
-    if (!IS(leaks_memory)) free((void *)(uintptr_t)own);
-    return 1;
+    if (own && !IS(leaks_memory)) free((void *)(uintptr_t)own);
+    if (own || !IS(loses_memory)) free((void *)(uintptr_t)first);
+    return own != NULL;
 }
 
 static int32_t prepare(fak_device *d, const fak_plan *plan, const fak_limits *limits,
@@ -101,8 +103,10 @@ static int32_t prepare(fak_device *d, const fak_plan *plan, const fak_limits *li
     if (IS(ignores_flags)) flags &= 15u;
     if (IS(takes_unknown) && is_unknown(plan)) return FAK_OK; /* verdicts as they are */
     if (IS(leaves_ffn)) leave(plan, FAK_OP_FFN, verdict);
-    if ((IS(silent_malloc) || IS(crash_malloc) || IS(leaks_memory)) && !take_memory())
-        return FAK_E_MEMORY;
+    int takes = IS(silent_malloc) || IS(crash_malloc) || IS(leaks_memory) || IS(loses_memory);
+    if (takes && !take_memory())
+        return IS(silent_malloc) ? FAK_E_MEMORY
+                                 : fail(e, FAK_E_MEMORY, FAK_NO_INDEX, "unfit: no host memory");
     int32_t s = in->prepare(d, plan, limits, weights_of, flags, verdict, &r, out, e);
     if (IS(dry_differs) && flags & FAK_DRY_RUN) r.scratch_bytes /= 2;
     if (IS(upload_liar)) r.weight_bytes += as_floats(plan);

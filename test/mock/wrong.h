@@ -148,6 +148,8 @@ enum wrong_stage {      /* the first that must catch it */
           "an error without a sentence when malloc fails")                                         \
     WRONG(crash_malloc, "crash-malloc", STAGE_UNFIT, 0, "fails once: it crashed",                  \
           "crashes when malloc fails")                                                             \
+    WRONG(loses_memory, "loses-memory", STAGE_UNFIT, 0, "bytes of host memory are lost",           \
+          "forgets what it has when malloc fails")                                                 \
     WRONG(drops_error, "drops-error", STAGE_UNFIT, 0, "fails and nothing is told",                 \
           "load succeeds although the row source fails")                                           \
     WRONG(dry_differs, "dry-differs", STAGE_UNFIT, 0, "its dry run reports",                       \

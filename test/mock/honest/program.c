@@ -250,9 +250,9 @@ static int32_t copy_plan(fak_program *p, const fak_plan *plan)
     p->layer_at = malloc((p->layers + 1ul) * sizeof *p->layer_at);
     p->at = calloc(p->values, sizeof *p->at);
     p->weights = calloc(1, sizeof *p->weights);
+    if (p->weights) *p->weights = (weight_set){.refs = 1, .count = p->values};
     if (!p->op || !p->value || !p->taken || !p->layer_at || !p->at || !p->weights)
         return FAK_E_MEMORY;
-    *p->weights = (weight_set){.refs = 1, .count = p->values};
     p->weights->at = calloc(p->values, sizeof *p->weights->at);
     p->weights->loaded = calloc(p->values, 1);
     if (!p->weights->at || !p->weights->loaded) return FAK_E_MEMORY;
