@@ -12,6 +12,7 @@ typedef struct lockstep_part { /* what parted */
     uint32_t op, value, slot;  /* in the device's plan; the output, 0 where kv parted */
     uint32_t first, rows;      /* positions of the step's only span */
     gate_figures figures;      /* the row is of the step; its element is the worst */
+    uint32_t want_id, got_id;  /* PART_IDS: of that row */
     gate_bound bound;
 } lockstep_part;
 
@@ -21,7 +22,8 @@ typedef struct lockstep {      /* zero-initialise */
     size_t *at;                /* [values] where in rows, plus 1; 0 = not written in this step */
     size_t used, room;
     float *theirs;             /* rows of one value of the device's */
-    uint64_t steps, ops;       /* begun; compared */
+    uint64_t steps, ops;       /* whole ones; compared */
+    uint64_t unseen;           /* ops whose kv could not be: the device has no kv_read */
     gate_figures worst;        /* of all that was compared */
     int pure;                  /* the device goes on with its own values, not the reference's */
     int failed;                /* part says where */
