@@ -112,8 +112,10 @@ static int32_t open_named(choice *c, const choose_options *o, const char *spec, 
     name[n] = 0;
     plugin *p;
     int32_t s;
-    if ((s = find_backend(c, name, &p, e)) || (s = plugin_probe(p, o->probe_seconds, e)) ||
-        (s = plugin_load(&c->all, p, e)) || (s = choose_settings(&o->settings, text, set, e)) ||
+    if ((s = find_backend(c, name, &p, e))) return s;
+    p->unproven = o->unproven;
+    if ((s = plugin_probe(p, o->probe_seconds, e)) || (s = plugin_load(&c->all, p, e)) ||
+        (s = choose_settings(&o->settings, text, set, e)) ||
         (s = find_device(p, colon ? colon + 1 : NULL, set, o->settings.count, &index, e)))
         return s;
     return device_open(&c->device, p, index, set, o->settings.count, e);

@@ -16,6 +16,7 @@ typedef struct choose_options {
     arg_list settings;        /* name=value */
     int trusted;              /* --trust: do not ask who owns plugin files and folders */
     uint32_t probe_seconds;   /* how long a plugin may take when it is tried; 0 = 20 */
+    int unproven;             /* a named one that claims class Reference need not have its bits */
     int verbose, quiet;
 } choose_options;
 
@@ -40,4 +41,21 @@ void choose_print_folders(const choice *c, FILE *out);
 
 /* "name=value" into settings that point into text[] (room for the list); STATUS_REFUSED otherwise. */
 int32_t choose_settings(const arg_list *list, char text[32][256], fak_setting *set, fak_error *e);
+
+/* Rows of a command's table: what of choose_options *b is given on the line. */
+#define CHOOSE_ARGS(b)                                                                             \
+    {0, "backend", ARG_TEXT, "NAME[:DEV]", "this backend, and no other; DEV is a number or an id", \
+     &(b)->backend, 0, 0, NULL},                                                                   \
+    {0, "backend-path", ARG_TEXT, "FILE", "the backend in this file, and no other",                \
+     &(b)->backend_path, 0, 0, NULL},                                                              \
+    {0, "probe-seconds", ARG_NUMBER, "N",                                                          \
+     "how long a plugin may take when it is tried (default 20)", &(b)->probe_seconds, 1, 600,      \
+     NULL},                                                                                        \
+    {0, "trust", ARG_FLAG, NULL, "take plugin files and folders whoever owns or may write them",   \
+     &(b)->trusted, 0, 0, NULL},                                                                   \
+    {'o', "option", ARG_LIST, "NAME=VALUE", "an option of the backend; see fakrun backends -v",    \
+     &(b)->settings, 0, 0, NULL},                                                                  \
+    {'q', "quiet", ARG_FLAG, NULL, "no line about the backend, no progress bar", &(b)->quiet, 0,   \
+     0, NULL},                                                                                     \
+    {'v', "verbose", ARG_FLAG, NULL, "say more on standard error", &(b)->verbose, 0, 0, NULL}
 #endif

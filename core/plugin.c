@@ -195,7 +195,7 @@ int32_t plugin_probe(plugin *p, uint32_t seconds, fak_error *e)
     int32_t s = plugin_check(p, e);
     if (s || !p->path || p->probed || port_executable(program, sizeof program)) return s;
     if (!seconds) seconds = PLUGIN_PROBE_SECONDS;
-    s = probe_run(program, p->path, seconds, &told);
+    s = probe_run(program, p->path, seconds, p->unproven, &told);
     if (s == FAK_E_UNSUPPORTED) return FAK_OK; /* no child can be had: it stays untried */
     if (s) return refuse(p, e, told.message);
     p->probed = 1;

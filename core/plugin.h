@@ -18,6 +18,7 @@ typedef struct plugin {
     enum plugin_state state;
     elfnote note;            /* of a file: what it claims; read by plugin_check */
     int checked, probed;     /* plugin_check, plugin_probe have passed */
+    int unproven;            /* set before plugin_probe: a Reference claim need not be true */
     char why[244];           /* SHADOWED, REFUSED: one sentence */
     void *library;
     fak_backend api;         /* LOADED: a copy of the backend's table, ours to read */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+const char probe_unproven[] = "--unproven";
 static const char stage_word[] = "stage ", clean_word[] = "clean", refused_word[] = "refused ";
 
 void probe_stage(int out, const char *stage)
@@ -39,10 +40,11 @@ static int read_answer(char *text, const char **stage, const char **refusal)
     return clean;
 }
 
-int32_t probe_run(const char *program, const char *file, double seconds, fak_error *e)
+int32_t probe_run(const char *program, const char *file, double seconds, int unproven, fak_error *e)
 {
     char *argv[] = {(char *)(uintptr_t)program, (char *)(uintptr_t) "probe-backend",
-                    (char *)(uintptr_t)file, NULL};
+                    (char *)(uintptr_t)file, unproven ? (char *)(uintptr_t)probe_unproven : NULL,
+                    NULL};
     char text[4096], name[32];
     const char *stage, *refusal;
     port_result r = port_run(argv, seconds, text, sizeof text - 1);

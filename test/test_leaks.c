@@ -90,7 +90,7 @@ static void test_probes(void **state)
             continue;
         for (int k = 0; k < PROBES; k++) {
             fak_error e = {0};
-            int32_t s = probe_run(TEST_FAKRUN, file_of(rows[i].name), 60, &e);
+            int32_t s = probe_run(TEST_FAKRUN, file_of(rows[i].name), 60, 0, &e);
             assert_int_equal(s, STATUS_REFUSED);
             assert_true(e.message[0]);
         }

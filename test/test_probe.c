@@ -34,6 +34,8 @@ static int end(void **state)
     return system(command);
 }
 
+static int unproven;
+
 static void expect(const char *body, double seconds, const char *sentence)
 {
     fak_error e = {0};
@@ -42,7 +44,7 @@ static void expect(const char *body, double seconds, const char *sentence)
     fprintf(out, "#!/bin/sh\n%s\n", body);
     fclose(out);
     assert_int_equal(chmod(script, 0700), 0);
-    int32_t s = probe_run(script, "/some/file.so", seconds, &e);
+    int32_t s = probe_run(script, "/some/file.so", seconds, unproven, &e);
     if (!sentence) {
         if (s) fail_msg("refused: %s", e.message);
         return;
@@ -56,7 +58,10 @@ static void test_answers(void **state)
     (void)state;
     expect("echo clean", 10, NULL);
     expect("echo stage loading; echo noise; echo clean", 10, NULL);
-    expect("test \"$1 $2\" = 'probe-backend /some/file.so' && echo clean", 10, NULL);
+    expect("test \"$*\" = 'probe-backend /some/file.so' && echo clean", 10, NULL);
+    unproven = 1;
+    expect("test \"$*\" = 'probe-backend /some/file.so --unproven' && echo clean", 10, NULL);
+    unproven = 0;
     expect("echo stage loading; echo 'refused the card is full'", 10, "the card is full");
     expect("echo clean; echo 'refused after all'", 10, "after all");
 }
@@ -109,7 +114,7 @@ static void test_cannot_start(void **state)
 {
     fak_error e = {0};
     (void)state;
-    assert_int_equal(probe_run("/nonexistent/fakrun", "x", 5, &e), STATUS_REFUSED);
+    assert_int_equal(probe_run("/nonexistent/fakrun", "x", 5, 0, &e), STATUS_REFUSED);
     assert_string_equal(e.message, "it could not be tried: No such file or directory");
     snprintf(script, sizeof script, "%s/child", folder);
     FILE *out = fopen(script, "w");
@@ -117,7 +122,8 @@ static void test_cannot_start(void **state)
     fputs("this is no program\n", out);
     fclose(out);
     assert_int_equal(chmod(script, 0700), 0);
-    assert_int_equal(probe_run(script, "x", 5, &e), FAK_E_UNSUPPORTED); /* as under an emulator */
+    assert_int_equal(probe_run(script, "x", 5, 0, &e),
+                     FAK_E_UNSUPPORTED); /* as under an emulator */
     assert_string_equal(e.message, "it could not be tried: Exec format error");
 }
 
