@@ -16,19 +16,15 @@
 
 typedef struct run {
     /* what was asked */
-    const char *model_path, *text, *file, *dtype, *act, *kv;
-    uint32_t max_new, context, top_k, seed, logprobs; /* NOT_GIVEN where they are not */
-    float temperature, top_p, min_p;                  /* likewise -1 */
+    uint32_t max_new, top_k, seed, logprobs; /* NOT_GIVEN where they are not */
+    float temperature, top_p, min_p;         /* likewise -1 */
     int ignore_eos, json, special, no_verify, reference;
     choose_options backend;
     /* what was opened */
-    gguf *file_map;
-    tokenizer *tokenizer;
-    model model;
+    cmd_input in;
     choice choice;
     session session;
     sampler sampler;
-    token_ids prompt;
     /* on the way */
     generation g;
     text_stream stream;
@@ -52,9 +48,7 @@ static const char examples[] =
     "  fakrun -m model.gguf -p Hello --json --logprobs 5\n"
     "  fakrun -m model.gguf -p Hello --backend cpu-ref -o fused=1\n"
     "  fakrun -m model.gguf -p Hello --backend-path ./fak-backend-x.so --require-reference\n\n"
-    "commands: fakrun backends, fakrun bench -m MODEL, fakrun inspect MODEL, fakrun tokenize -m "
-    "MODEL;\n"
-    "each has --help\n";
+    "commands: fakrun backends, bench, bisect, inspect, tokenize; each has --help\n";
 
 /* What no single option can tell. */
 static int32_t check_asked(run *r, const char *usage, fak_error *e)
@@ -63,11 +57,8 @@ static int32_t check_asked(run *r, const char *usage, fak_error *e)
                          : r->top_p >= 0       ? "top-p"
                          : r->min_p >= 0       ? "min-p"
                                                : NULL;
-    if (!r->model_path)
-        return status_set(e, STATUS_REFUSED, "no model is given; %s; --help says more", usage);
-    if (!r->text == !r->file)
-        return status_set(e, STATUS_REFUSED, "give the text with -p TEXT or with -f FILE%s",
-                          r->text ? ", not with both" : "");
+    int32_t s = cmd_input_check(&r->in, usage, e);
+    if (s) return s;
     if (filter && r->temperature < 0)
         return status_set(e, STATUS_REFUSED,
                           "--%s needs --temp: without it the most likely token is taken", filter);
@@ -85,35 +76,25 @@ static int32_t check_asked(run *r, const char *usage, fak_error *e)
 
 static int parse(run *r, int argc, char **argv)
 {
-    choose_options *b = &r->backend;
     /* clang-format off */
     const arg table[] = {
-        {'m', "model", ARG_TEXT, "FILE", "a GGUF model; of one in parts the first", &r->model_path, 0, 0, NULL},
-        {'p', "prompt", ARG_TEXT, "TEXT", "the text to continue", &r->text, 0, 0, NULL},
-        {'f', "file", ARG_TEXT, "FILE", "read the text from a file; - is standard input", &r->file, 0, 0, NULL},
+        CMD_MODEL_ARGS(&r->in),
+        {'p', "prompt", ARG_TEXT, "TEXT", "the text to continue", &r->in.text, 0, 0, NULL},
+        {'f', "file", ARG_TEXT, "FILE", "read the text from a file; - is standard input", &r->in.file, 0, 0, NULL},
         {'n', "predict", ARG_NUMBER, "N", "most new tokens (default 128)", &r->max_new, 1, 1u << 20, NULL},
-        {0, "ctx", ARG_NUMBER, "N", "positions of context (default: the model's, at most 4096)", &r->context, 1, 1u << 20, NULL},
         {0, "temp", ARG_REAL, "T", "0 takes the most likely token (default); above it tokens are drawn", &r->temperature, 0, 100, NULL},
         {0, "top-k", ARG_NUMBER, "K", "draw from the K most likely (default 0: all)", &r->top_k, 0, 1u << 20, NULL},
         {0, "top-p", ARG_REAL, "P", "of these, from the fewest that make P of the whole (default 1)", &r->top_p, 0, 1, NULL},
         {0, "min-p", ARG_REAL, "P", "of these, from those P times as likely as the first (default 0)", &r->min_p, 0, 1, NULL},
         {0, "seed", ARG_NUMBER, "N", "of the draws: same seed, same text (default: from the clock)", &r->seed, 0, NOT_GIVEN - 1, NULL},
         {0, "logprobs", ARG_NUMBER, "N", "with --json: of each token and of the N most likely", &r->logprobs, 0, LOGPROBS_MAX, NULL},
-        {0, "dtype", ARG_CHOICE, "TYPE", "load weights as " CMD_DTYPES_HELP " (default file)", &r->dtype, 0, 0, CMD_DTYPES},
-        {0, "act", ARG_CHOICE, "MODE", "activations of matmuls by block weights: q8|f32 (default q8)", &r->act, 0, 0, "q8|f32"},
-        {0, "kv", ARG_CHOICE, "TYPE", "keep keys and values as f32|f16|bf16 (default f32)", &r->kv, 0, 0, "f32|f16|bf16"},
+        CMD_LOAD_ARGS(&r->in),
         {0, "ignore-eos", ARG_FLAG, NULL, "go on after an end-of-text token", &r->ignore_eos, 0, 0, NULL},
         {0, "special", ARG_FLAG, NULL, "show control tokens as text", &r->special, 0, 0, NULL},
         {0, "no-verify", ARG_FLAG, NULL, "load weights without looking for broken blocks", &r->no_verify, 0, 0, NULL},
-        {0, "backend", ARG_TEXT, "NAME[:DEV]", "this backend, and no other; DEV is a number or an id", &b->backend, 0, 0, NULL},
         {0, "require-reference", ARG_FLAG, NULL, "refuse a device that is not of class reference", &r->reference, 0, 0, NULL},
-        {0, "backend-path", ARG_TEXT, "FILE", "the backend in this file, and no other", &b->backend_path, 0, 0, NULL},
-        {0, "probe-seconds", ARG_NUMBER, "N", "how long a plugin may take when it is tried (default 20)", &b->probe_seconds, 1, 600, NULL},
-        {0, "trust", ARG_FLAG, NULL, "take plugin files and folders whoever owns or may write them", &b->trusted, 0, 0, NULL},
-        {'o', "option", ARG_LIST, "NAME=VALUE", "an option of the backend; see fakrun backends -v", &b->settings, 0, 0, NULL},
         {0, "json", ARG_FLAG, NULL, "print one JSON object instead of text", &r->json, 0, 0, NULL},
-        {'q', "quiet", ARG_FLAG, NULL, "no line about the backend, no progress bar", &b->quiet, 0, 0, NULL},
-        {'v', "verbose", ARG_FLAG, NULL, "say more on standard error", &b->verbose, 0, 0, NULL},
+        CHOOSE_ARGS(&r->backend),
     };
     /* clang-format on */
     const args a = {
@@ -136,18 +117,6 @@ static int parse(run *r, int argc, char **argv)
 }
 
 /* ---- before work ---- */
-
-static int32_t read_prompt(run *r, fak_error *e)
-{
-    char *data = NULL;
-    size_t bytes = r->text ? strlen(r->text) : 0;
-    int32_t s = r->file ? cmd_read_all(r->file, &data, &bytes, e) : FAK_OK;
-    if (!s)
-        s = cmd_encode(r->tokenizer, data ? data : r->text ? r->text : "", bytes, &r->prompt, e);
-    free(data);
-    if (!s && !r->prompt.count) s = status_set(e, STATUS_REFUSED, "the prompt is empty");
-    return s;
-}
 
 static int32_t show_loading(void *self, uint64_t done)
 {
@@ -176,41 +145,27 @@ static int32_t open_sampler(run *r, fak_error *e)
                            .min_p = r->min_p < 0 ? 0 : r->min_p,
                            .seed = r->seed,
                            .logprobs = r->logprobs != NOT_GIVEN};
-    return sampler_open(&r->sampler, &how, r->model.vocab, e);
+    return sampler_open(&r->sampler, &how, r->in.model.vocab, e);
 }
 
 static int32_t open_all(run *r, const environment *env, fak_error *e)
 {
     double start = port_seconds();
-    const dtype_info *dtype = r->dtype ? dtype_by_name(r->dtype) : NULL; /* NULL: file */
-    session_options o = {.act = !r->act            ? 0
-                                : r->act[0] == 'q' ? FAK_ACT_Q8
-                                                   : FAK_ACT_F32,
-                         .kv_dtype = r->kv ? dtype_by_name(r->kv)->id : 0,
-                         .on_capacity = show_capacity};
+    session_options o = cmd_input_session(&r->in);
     int32_t s;
+    o.on_capacity = show_capacity;
     if ((s = choose_open(&r->choice, &r->backend, env, e)) ||
         (r->reference && (s = gate_require_reference(&r->choice.device, e))) ||
-        (s = gguf_open(&r->file_map, r->model_path, e)) ||
-        (s = tokenizer_open(&r->tokenizer, r->file_map, e)) || (s = read_prompt(r, e)) ||
-        (s = model_open(&r->model, r->file_map, dtype ? dtype->id : 0, r->context, e)))
+        (s = cmd_input_open(&r->in, e)))
         return s;
-    r->model.weights.unverified = r->no_verify;
-    if (r->prompt.count > r->model.context)
-        return status_set(e, STATUS_REFUSED, "prompt has %zu tokens; context is %" PRIu32,
-                          r->prompt.count, r->model.context);
+    r->in.model.weights.unverified = r->no_verify;
     if (!r->backend.quiet) choose_print(&r->choice, stderr);
     if (r->backend.verbose && r->temperature > 0)
         fprintf(stderr, "fakrun: seed %" PRIu32 "\n", r->seed);
-    if (tokenizer_size(r->tokenizer) > r->model.vocab)
-        return gguf_fault(r->file_map, e,
-                          "tokenizer.ggml.tokens has %" PRIu32
-                          " elements, token_embd.weight only %" PRIu32 " rows",
-                          tokenizer_size(r->tokenizer), r->model.vocab);
     if ((s = open_sampler(r, e))) return s;
-    progress_start(&r->progress, "loading", model_weight_bytes(&r->model), r->backend.quiet);
-    s = session_open(&r->session, &r->model, &r->choice.device, &r->choice.host, &o, show_loading,
-                     r, e);
+    progress_start(&r->progress, "loading", model_weight_bytes(&r->in.model), r->backend.quiet);
+    s = session_open(&r->session, &r->in.model, &r->choice.device, &r->choice.host, &o,
+                     show_loading, r, e);
     progress_end(&r->progress);
     r->load_s = port_seconds() - start;
     if (!s && r->backend.verbose && r->session.program.holes)
@@ -249,10 +204,10 @@ static int on_token(void *self, uint32_t id)
 {
     run *r = self;
     size_t bytes;
-    const char *piece = tokenizer_token(r->tokenizer, id, &bytes);
+    const char *piece = tokenizer_token(r->in.tokenizer, id, &bytes);
     char *text = malloc(3 * (bytes + 4));
     if (!text) r->broken = 1;
-    if (text && (r->special || !tokenizer_is_special(r->tokenizer, id)))
+    if (text && (r->special || !tokenizer_is_special(r->in.tokenizer, id)))
         emit(r, text, text_stream_push(&r->stream, piece, bytes, text));
     free(text);
     return r->broken || cmd_interrupted;
@@ -317,7 +272,7 @@ static int finish(run *r)
     else
         r->broken |= putchar('\n') == EOF || fflush(stdout) != 0;
     if (r->g.finish == FINISH_CONTEXT && !r->backend.quiet)
-        fprintf(stderr, "fakrun: the context of %" PRIu32 " is full\n", r->model.context);
+        fprintf(stderr, "fakrun: the context of %" PRIu32 " is full\n", r->in.model.context);
     if (r->backend.verbose)
         fprintf(stderr, "fakrun: load %.3f s; prefill %.1f tok/s; decode %.1f tok/s; finish %s\n",
                 r->load_s, (double)r->g.prompt_count / r->g.prefill_s,
@@ -330,10 +285,7 @@ static void close_all(run *r)
 {
     session_close(&r->session);
     choose_close(&r->choice);
-    model_close(&r->model);
-    tokenizer_close(r->tokenizer);
-    gguf_close(r->file_map);
-    token_ids_free(&r->prompt);
+    cmd_input_close(&r->in);
     token_ids_free(&r->g.ids);
     free(r->g.logprob);
     sampler_close(&r->sampler);
@@ -343,7 +295,7 @@ static void close_all(run *r)
 static uint32_t logprob_columns(const run *r)
 {
     if (r->logprobs == NOT_GIVEN) return 0;
-    return 1 + (r->logprobs < r->model.vocab ? r->logprobs : r->model.vocab);
+    return 1 + (r->logprobs < r->in.model.vocab ? r->logprobs : r->in.model.vocab);
 }
 
 int cmd_run(int argc, char **argv, const environment *env)
@@ -362,10 +314,10 @@ int cmd_run(int argc, char **argv, const environment *env)
     int32_t s = open_all(&r, env, &e);
     if (s && r.choice.all.found.folders && r.choice.not_found && !r.backend.quiet)
         choose_print_folders(&r.choice, stderr);
-    r.g = (generation){.prompt = r.prompt.id,
-                       .prompt_count = (uint32_t)r.prompt.count,
+    r.g = (generation){.prompt = r.in.prompt.id,
+                       .prompt_count = (uint32_t)r.in.prompt.count,
                        .max_new = r.max_new,
-                       .tokenizer = r.ignore_eos ? NULL : r.tokenizer,
+                       .tokenizer = r.ignore_eos ? NULL : r.in.tokenizer,
                        .sampler = &r.sampler,
                        .logprobs = logprob_columns(&r),
                        .on_token = on_token,

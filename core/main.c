@@ -26,6 +26,7 @@ int main(int argc, char **argv)
         int (*run)(int, char **, const environment *);
     } command[] = {{"run", cmd_run},
                    {"backends", cmd_backends},
+                   {"bisect", cmd_bisect},
                    {"inspect", cmd_inspect},
                    {"tokenize", cmd_tokenize},
                    {"bench", cmd_bench},
@@ -41,8 +42,9 @@ int main(int argc, char **argv)
         if (!strcmp(argv[1], command[i].name)) return command[i].run(argc - 1, argv + 1, &env);
     if (argc < 2 || argv[1][0] == '-') return cmd_run(argc, argv, &env);
     fak_error e;
-    status_set(&e, STATUS_REFUSED,
-               "unknown command \"%.60s\"; there are: backends, bench, inspect, opcheck, tokenize",
-               argv[1]);
+    status_set(
+        &e, STATUS_REFUSED,
+        "unknown command \"%.60s\"; there are: backends, bench, bisect, inspect, opcheck, tokenize",
+        argv[1]);
     return cmd_fail(&e);
 }

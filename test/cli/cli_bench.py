@@ -64,7 +64,7 @@ class Bench(Case):
         shown = self.fine("bench", "--help").out
         for word in ("--require-non-reference", "--prefill", "examples:", "Exit codes:"):
             self.assertIn(word, shown)
-        self.refused(2, ["nosuch"], "there are: backends, bench, inspect")
+        self.refused(2, ["nosuch"], "there are: backends, bench, bisect")
 
     def test_a_context_that_is_too_small(self):
         for args, *parts in ((["--prefill", "129"], "--prefill 129 needs", "129"),

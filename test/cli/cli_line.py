@@ -24,7 +24,7 @@ class CommandLine(Case):
         return Result(done.returncode, done.stdout, done.stderr)
 
     def test_help_has_examples(self):
-        for command in ([], ["run"], ["backends"], ["bench"], ["inspect"], ["tokenize"]):
+        for command in ([], ["run"], ["backends"], ["bench"], ["bisect"], ["inspect"], ["tokenize"]):
             for flag in ("--help", "-h"):
                 result = self.fine(*command, flag)
                 self.assertEqual(result.err, "")
@@ -34,20 +34,20 @@ class CommandLine(Case):
                 self.assertIn("--help", result.out)
                 for line in result.out.splitlines():
                     self.assertLessEqual(len(line), 100)
-        for word in ("backends", "bench", "inspect", "tokenize"):
+        for word in ("backends", "bench", "bisect", "inspect", "tokenize"):
             self.assertIn(word, self.fine("--help").out)
 
     def test_help_beside_errors(self):
         self.assertIn("usage:", self.fine("-m", "missing", "--help").out)
 
     def test_unknown_command(self):
-        self.refused(2, ["frobnicate"], "frobnicate", "backends", "bench", "inspect",
+        self.refused(2, ["frobnicate"], "frobnicate", "backends", "bench", "bisect", "inspect",
                      "tokenize")
         self.refused(2, ["Inspect", model("tiny-f32")], "Inspect")
         self.refused(2, [""], "backends")
 
     def test_unknown_option(self):
-        for command in ([], ["backends"], ["bench"], ["inspect"], ["tokenize"]):
+        for command in ([], ["backends"], ["bench"], ["bisect"], ["inspect"], ["tokenize"]):
             self.refused(2, [*command, "--frobnicate"], "--frobnicate", "--help")
             self.refused(2, [*command, "-Z"], "-Z", "--help")
             self.refused(2, [*command, "--frobnicate=1"], "--frobnicate")
@@ -102,11 +102,12 @@ class CommandLine(Case):
                 self.fine(*args, f"--{name}", right)
 
     def test_every_number_is_tested(self):
-        for command in ([], ["backends"], ["bench"], ["inspect"], ["tokenize"]):
+        for command in ([], ["backends"], ["bench"], ["bisect"], ["inspect"], ["tokenize"]):
             help_text = self.fine(*command, "--help").out
             numbers = set(re.findall(r"^ .*--([a-z-]+) [A-Z] ", help_text, re.M))
             want = {"run": set(NUMBERS) | set(REALS), "inspect": {"ctx"},
-                    "backends": {"probe-seconds"}, "bench": {"decode", "reps", "probe-seconds"}}
+                    "backends": {"probe-seconds"}, "bench": {"decode", "reps", "probe-seconds"},
+                    "bisect": {"steps", "rows", "ctx", "probe-seconds"}}
             self.assertEqual(numbers, want.get(command[0] if command else "run", set()), command)
         for wrong in ("0", "-1", "1048577"):
             self.refused(2, ["inspect", model("tiny-f32"), "--ctx", wrong], "takes 1 to 1048576")
