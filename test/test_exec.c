@@ -381,6 +381,9 @@ static const counts known[] = {
     {"refuse=take_rows", FAK_WANT_LOGITS, 9, 2, 33, 1, 3, 9 * 256 + 2 * 256},
     {"refuse=take_rows", FAK_WANT_NONE, 9, 0, 31, 0, 1, 0},
     {"refuse=all", FAK_WANT_LOGITS, 9, 2, 0, 34, 2, 0},
+    /* x and o go and their sum comes back, down goes; the last sum is for a tail, when one runs */
+    {"refuse=add-layer1", FAK_WANT_NONE, 5, 0, 29, 2, 4, 4 * 5 * 256},
+    {"refuse=add-layer1", FAK_WANT_LOGITS, 7, 2, 32, 2, 5, 5 * 7 * 256},
 };
 
 static void check_counts(const counts *k)
@@ -466,7 +469,55 @@ static void test_tickets(void **state)
     engine_close(&g);
 }
 
+static int32_t (*real_wait)(fak_program *, uint64_t, uint32_t, fak_error *);
+static uint32_t pending;
+static int32_t slow_wait(fak_program *p, uint64_t ticket, uint32_t timeout_ms, fak_error *e)
+{
+    return pending++ % 3 < 2 ? FAK_PENDING : real_wait(p, ticket, timeout_ms, e);
+}
+
+/* A wait may be over before the ticket is done, even one for ever. */
+static void test_waits_again(void **state)
+{
+    engine g;
+    uint32_t token[N];
+    fak_limits limits = engine_limits(FAK_ACT_F32, FAK_F32);
+    (void)state;
+    engine_open(&g, "tiny-f32.gguf", "cpu-ref", NULL, &limits, 0);
+    engine_tokens(&g, 1, token, N);
+    engine_feed(&g, 0, 0, token, N, FAK_WANT_LOGITS, want);
+    engine_close(&g);
+    engine_open(&g, "tiny-f32.gguf", "refuser", "async=1", &limits, 0);
+    real_wait = g.backend.dev.api.wait;
+    g.backend.dev.api.wait = slow_wait;
+    memset(got, 0, sizeof got);
+    engine_feed(&g, 0, 0, token, N, FAK_WANT_LOGITS, got);
+    assert_rows(got, want, (size_t)N * g.V);
+    assert_int_equal(pending, 3);
+    engine_close(&g);
+}
+
 /* ---- steps that fail ---- */
+
+/* Where the device refuses a step, the host's kv has no more in use than before. */
+static void test_refused_step_takes_no_room(void **state)
+{
+    engine g;
+    uint32_t token[8];
+    fak_error e;
+    fak_limits limits = engine_limits(FAK_ACT_F32, FAK_F32);
+    (void)state;
+    limits.kv_tokens = 10;
+    engine_open(&g, "tiny-f32.gguf", "refuser", "refuse=att-layer1 fail-step=1", &limits, 0);
+    assert_true(g.program.holds_kv[SIDE_HOST] && g.program.holds_kv[SIDE_DEVICE]);
+    engine_tokens(&g, 1, token, 8);
+    for (uint32_t slot = 0; slot < 2; slot++) {
+        fak_span span = {slot, 0, 8, 0};
+        step_spec spec = engine_spec(&span, token, FAK_WANT_LOGITS);
+        assert_int_equal(engine_step(&g, &spec, got, &e), slot ? FAK_OK : FAK_E_STEP);
+    }
+    engine_close(&g);
+}
 
 /* Fails begin or op number `at`; 0 when the run had fewer. */
 static int fail_and_repeat(const char *options, uint32_t at, const float *ref)
@@ -585,6 +636,8 @@ int main(void)
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_calls),
         cmocka_unit_test(test_tickets),
+        cmocka_unit_test(test_waits_again),
+        cmocka_unit_test(test_refused_step_takes_no_room),
         cmocka_unit_test(test_failed_steps_repeat),
         cmocka_unit_test(test_wanted_subset),
         cmocka_unit_test(test_nothing_wanted),

@@ -109,6 +109,66 @@ static void test_every_dtype_is_proven(void **state)
     }
 }
 
+/* ---- wrong only when ... ---- */
+
+static fak_backend real;
+static struct {
+    uint32_t act;       /* of the program; 0 = any */
+    int ranges, greedy; /* ... ops are run in ranges: the logits, or the ids */
+} when;
+static int now;
+
+static int32_t prepare_seen(fak_device *d, const fak_plan *block, const fak_limits *limits,
+                            fak_program *weights_of, uint32_t flags, uint32_t *verdict,
+                            fak_report *r, fak_program **out, fak_error *e)
+{
+    now = !when.ranges && (!when.act || limits->numerics & when.act);
+    return real.prepare(d, block, limits, weights_of, flags, verdict, r, out, e);
+}
+
+static int32_t run_seen(fak_program *p, uint32_t first, uint32_t ops, fak_error *e)
+{
+    if (when.ranges) now = ops > 1;
+    return real.run(p, first, ops, e);
+}
+
+static int32_t read_seen(fak_program *p, uint32_t value, uint32_t first, uint32_t rows, void *dst,
+                         uint64_t *ticket, fak_error *e)
+{
+    int32_t s = real.read(p, value, first, rows, dst, ticket, e);
+    if (!s && now && (rows == 1) == when.greedy) ((uint32_t *)dst)[0] ^= 1;
+    return s;
+}
+
+static void expect_refused(uint32_t act, int ranges, int greedy, const char *part)
+{
+    backend_pair b;
+    fak_error e = {0};
+    backend_open(&b, "refuser", "graph=1");
+    real = b.dev.api;
+    b.dev.api.prepare = prepare_seen;
+    b.dev.api.run = run_seen;
+    b.dev.api.read = read_seen;
+    when.act = act;
+    when.ranges = ranges;
+    when.greedy = greedy;
+    now = 0;
+    if (golden_compare(&b.dev, &b.host, &e) != STATUS_REFUSED)
+        fail_msg("act %u, %d, %d: passed", act, ranges, greedy);
+    assert_message(&e, part);
+    backend_close(&b);
+}
+
+/* A difference that shows in one mode, or in ranges only. */
+static void test_every_way_is_tried(void **state)
+{
+    (void)state;
+    expect_refused(FAK_ACT_F32, 0, 0, "op 0 (embed");
+    expect_refused(FAK_ACT_Q8, 0, 0, "op 0 (embed");
+    expect_refused(0, 1, 0, "but logit 0 of row 0 is ");
+    expect_refused(0, 1, 1, "but its argmax differs");
+}
+
 /* The model is the same wherever it is made: its bytes are pinned. */
 static void test_model_is_pinned(void **state)
 {
@@ -150,7 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference_passes),   cmocka_unit_test(test_refuser_passes),
         cmocka_unit_test(test_wrong_bit_is_named), cmocka_unit_test(test_every_dtype_is_proven),
-        cmocka_unit_test(test_model_is_pinned),
+        cmocka_unit_test(test_every_way_is_tried), cmocka_unit_test(test_model_is_pinned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

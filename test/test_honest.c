@@ -98,6 +98,8 @@ static void sample_kv(sample *s, const uint32_t *token, int evicts)
         if (kv_clone(k, from, N, &to, &e)) fail_msg("%s", e.message); /* every page is shared */
         uint32_t count = first % 2 ? N - first : N / 3 < N - first ? N / 3 : N - first;
         if (kv_evict(k, to, first, count, &e)) fail_msg("%s", e.message);
+        /* once more, before it: by raw keys of a page that was copied */
+        if (first > 3 && kv_evict(k, to, 1, 2, &e)) fail_msg("%s", e.message);
         feed(s, to, k->length[to], token, 3);
         assert_int_equal(kv_give(k, to, &e), FAK_OK);
     }
@@ -150,6 +152,36 @@ static void test_exact(void **state)
         uint32_t flags = i % 4 < 2 ? FAK_EVICTABLE : i % 4 == 2 ? FAK_KEEP_ALL : 0;
         compare(tiny_names[i / 2], &limits, flags, way, 5);
     }
+}
+
+/* A step begins and nothing of the one before is left, but for the ids. */
+static void test_values_die(void **state)
+{
+    (void)state;
+    engine g;
+    uint32_t token[N];
+    fak_limits limits = paged(FAK_ACT_F32, FAK_F32);
+    engine_open(&g, "tiny-f32.gguf", "honest", "fused=0", &limits, FAK_KEEP_ALL);
+    engine_tokens(&g, 6, token, N);
+    for (uint32_t after = 0; after < 2; after++) {
+        const fak_backend *api = &g.backend.dev.api;
+        fak_program *p = g.program.handle[SIDE_DEVICE];
+        fak_span span = {0, 0, 1, N};
+        step_spec spec = engine_spec(&span, token, FAK_WANT_LOGITS);
+        uint64_t ticket = 0;
+        fak_error e;
+        engine_feed(&g, 0, 0, token, N, FAK_WANT_LOGITS, want);
+        if (after) assert_int_equal(api->begin(p, step_write(g.block, &spec), &e), FAK_OK);
+        for (uint32_t i = 0; i < g.program.ops; i++) {
+            uint32_t id = g.program.op[i].out[0];
+            if (!id || i >= g.program.fused.block->body_ops) continue;
+            memset(got, 0, sizeof *got);
+            assert_int_equal(api->read(p, id, 0, 1, got, &ticket, &e), FAK_OK);
+            assert_int_equal(api->wait(p, ticket, FAK_FOREVER, &e), FAK_OK);
+            assert_int_equal(isnan(got[0]) != 0, after);
+        }
+    }
+    engine_close(&g);
 }
 
 /* The proof that a Reference claim must pass; without exact=1 it would fail. */
@@ -317,10 +349,11 @@ static void test_options(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),           cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_exact_with_holes), cmocka_unit_test(test_as_a_file),
-        cmocka_unit_test(test_approx),           cmocka_unit_test(test_approx_repeats),
-        cmocka_unit_test(test_floors_can_fail),  cmocka_unit_test(test_options),
+        cmocka_unit_test(test_values_die),     cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_exact),          cmocka_unit_test(test_exact_with_holes),
+        cmocka_unit_test(test_as_a_file),      cmocka_unit_test(test_approx),
+        cmocka_unit_test(test_approx_repeats), cmocka_unit_test(test_floors_can_fail),
+        cmocka_unit_test(test_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* test_lockstep - a device and the reference side by side: devices that are right pass, whatever their
- * shape; and what is planted in one op is found in that op, in all of them. */
+/* test_lockstep - a device and the reference side by side: devices that are right pass, whatever
+ * their shape; and what is planted in one op is found in that op, in all of them. */
 #include "../core/lockstep.h"
 #include "../core/toy.h"
 #include "engine.h"
@@ -356,9 +356,12 @@ static void test_without_kv_read(void **state)
 static void test_ties(void **state)
 {
     static const toy_shape shape = {64, 96, 4, 2, 16, 128, 2, 32};
-    static const char *const options[] = {"fault=argmax-last", "fault=argmax-last fused=1", ""};
+    static const char *const right[][2] = {{planted_so, "fault=argmax-last"},
+                                           {planted_so, "fault=argmax-last fused=1"},
+                                           {planted_so, ""},
+                                           {"honest", "exact=1"}};
     (void)state;
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 4; i++) {
         fak_error e = {0};
         toy t;
         backend_pair b;
@@ -369,10 +372,10 @@ static void test_ties(void **state)
         float *head = (float *)(uintptr_t)toy_rows(&t, model_weight(&t.m, MODEL_HEAD, 0));
         for (uint32_t r = 0; r < shape.vocab; r += 2)
             memcpy(head + (r + 1) * shape.width, head + r * shape.width, shape.width * 4);
-        backend_open(&b, planted_so, options[i]);
+        backend_open(&b, right[i][0], right[i][1]);
         assert_int_equal(lockstep_open(&l, &t.m, &b.dev, &b.host, &o, &e), FAK_OK);
         int32_t s = lockstep_feed(&l, id, 5, FAK_WANT_ARGMAX, &e);
-        /* a fused op makes the logits itself, and may have them a little different: a tie is fine */
+        /* a fused op makes the logits itself, maybe a little different: there a tie is fine */
         assert_int_equal(s, i == 0 ? STATUS_GATE : FAK_OK);
         if (i == 0) assert_int_equal(l.dev.program.op[l.part.op].id, FAK_OP_ARGMAX);
         if (i == 0) assert_int_equal(l.part.got_id, l.part.want_id + 1);
@@ -427,7 +430,7 @@ static int32_t kv_write_seen(fak_program *p, uint32_t slot, uint32_t layer, uint
     return inner.kv_write(p, slot, layer, first, len, k, v, e);
 }
 
-/* A key may be rounded to the neighbour of the reference's, no farther; then it gets the reference's. */
+/* A key may be rounded to the neighbour of the reference's, no farther; then it gets that. */
 static void test_kv_is_put_right(void **state)
 {
     static const struct {
