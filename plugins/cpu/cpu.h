@@ -54,6 +54,7 @@ typedef struct job { /* a phase of the pool */
     uint32_t op;          /* index in the plan */
     fak_op params;        /* of the kernel */
     row_fn *row;          /* ROWS, ROPE; PANELS: done before packing, or NULL */
+    row_fn *row4;         /* the same of four rows, or NULL */
     uint32_t a, b, y;     /* values, or temps */
     uint32_t cols, out_cols; /* of a; of y where it is a temp */
     uint32_t w[3], ys[3], matrices; /* MATMUL */

@@ -85,6 +85,16 @@ static void one_row(const fak_program *p, const job *j, uint32_t row)
     j->row(&j->params, j->cols, a, b, row_of(p, j->y, row, out));
 }
 
+/* Rows [first, end) of the job's row kernel, four at a time where there is one for them. */
+static void some_rows(const fak_program *p, const job *j, uint32_t first, uint32_t end)
+{
+    if (j->row4)
+        for (; first + 4 <= end; first += 4)
+            j->row4(&j->params, j->cols, row_of(p, j->a, first, j->cols), floats_of(p, j->b),
+                    row_of(p, j->y, first, j->cols));
+    for (; first < end; first++) one_row(p, j, first);
+}
+
 static void rope(const fak_program *p, const job *j, uint32_t row)
 {
     const float *table = floats_of(p, j->b) + (size_t)p->position[row] * j->params.rot_dim;
@@ -104,12 +114,9 @@ static void row_work(const fak_program *p, const job *j, uint32_t row)
     case JOB_ROPE:
         rope(p, j, row);
         break;
-    case JOB_TAKE:
+    default: /* JOB_TAKE */
         memcpy(row_of(p, j->y, row, j->cols), row_of(p, j->a, p->wanted[row], j->cols),
                j->cols * sizeof(float));
-        break;
-    default:
-        one_row(p, j, row);
     }
 }
 
@@ -130,7 +137,7 @@ static void fill_panel(const fak_program *p, const job *j, uint32_t rows, uint32
 {
     uint32_t tokens = tile_of(p, j, rows), first = panel * tokens, from = j->row ? j->y : j->a;
     uint32_t n = at_most(rows - first, tokens);
-    for (uint32_t i = 0; j->row && i < n; i++) one_row(p, j, first + i);
+    if (j->row) some_rows(p, j, first, first + n);
     panel_args a = {tokens,  n,
                     j->cols, row_of(p, from, first, j->cols),
                     j->cols, (char *)p->panels + panel * panel_bytes(j, tokens)};
@@ -280,13 +287,15 @@ static void matmul(const fak_program *p, const job *j, uint32_t rows, uint32_t c
 
 /* ---- ATTENTION ---- */
 
-/* Heads that are done together for one row: those of a kv head, unless there would be too few units. */
+/* Heads that are done together for one row: those of a kv head, or half of them where there would be too
+ * few units for all threads to end together. */
 static uint32_t heads_together(const fak_program *p, const fak_op *o)
 {
     uint32_t share = o->heads / o->kv_heads;
     if (!p->singles) return 1;
     if (share > QUERIES) share = QUERIES;
-    return p->d->threads > 1 && p->quads * o->kv_heads < 4 * p->d->threads ? 1 : share;
+    int few = p->d->threads > 1 && p->quads * o->kv_heads < 4 * p->d->threads;
+    return few ? (share + 1) / 2 : share;
 }
 
 static uint32_t units_of_quad(const fak_program *p, const fak_op *o)
@@ -374,6 +383,10 @@ void cpu_work(void *program, uint32_t index, uint32_t chunk, uint32_t thread)
         size = rows_of_chunk(j);
     }
     uint32_t end = at_most(chunk * size + size, rows);
+    if (j->kind == JOB_ROWS) {
+        some_rows(p, j, chunk * size, end);
+        return;
+    }
     for (uint32_t row = chunk * size; row < end; row++) row_work(p, j, row);
 }
 

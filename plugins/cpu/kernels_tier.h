@@ -109,22 +109,39 @@ static void softcap(const fak_op *op, uint32_t cols, const float *a, const float
 
 /* ---- rows ---- */
 
+/* y = (x*inverse)*w */
+INLINE void normed(uint32_t n, const float *x, const float *w, float inverse, float *y)
+{
+    const vf by = vf_set(inverse);
+    uint32_t i = 0;
+    for (; i + W <= n; i += W)
+        vf_store(y + i, vf_mul(vf_mul(vf_load(x + i), by), vf_load(w + i)));
+    if (i == n) return;
+    vf rest = vf_mul(vf_mul(load_some(x + i, n - i), by), load_some(w + i, n - i));
+    store_some(y + i, rest, n - i);
+}
+
 static void rmsnorm(const fak_op *op, uint32_t cols, const float *x, const float *w, float *y)
 {
     uint32_t n = op->group ? op->group : cols;
     for (uint32_t g = 0; g < cols; g += n) {
         float ss = 0;
         for (uint32_t i = 0; i < n; i++) ss = ss + x[g + i] * x[g + i];
-        const float *from = x + g;
-        float *to = y + g;
-        const vf inverse = vf_set(1.0f / sqrtf(ss / (float)n + op->eps));
-        uint32_t i = 0;
-        for (; i + W <= n; i += W)
-            vf_store(to + i, vf_mul(vf_mul(vf_load(from + i), inverse), vf_load(w + i)));
-        if (i < n)
-            store_some(to + i,
-                       vf_mul(vf_mul(load_some(from + i, n - i), inverse), load_some(w + i, n - i)),
-                       n - i);
+        normed(n, x + g, w, 1.0f / sqrtf(ss / (float)n + op->eps), y + g);
+    }
+}
+
+/* Four rows, one after another in memory: each sum is in order, and waits for none of the others. */
+static void rmsnorm4(const fak_op *op, uint32_t cols, const float *x, const float *w, float *y)
+{
+    uint32_t n = op->group ? op->group : cols;
+    for (uint32_t g = 0; g < cols; g += n) {
+        const float *row[4] = {x + g, x + cols + g, x + 2 * (size_t)cols + g, x + 3 * (size_t)cols + g};
+        float ss[4] = {0};
+        for (uint32_t i = 0; i < n; i++)
+            for (int r = 0; r < 4; r++) ss[r] = ss[r] + row[r][i] * row[r][i];
+        for (uint32_t r = 0; r < 4; r++)
+            normed(n, row[r], w, 1.0f / sqrtf(ss[r] / (float)n + op->eps), y + (size_t)r * cols + g);
     }
 }
 
@@ -634,11 +651,24 @@ INLINE void weigh(uint32_t dtype, const attention_args *a, uint32_t from, uint32
     }
 }
 
-INLINE float sum_in_order(const float *e, uint32_t from, uint32_t end)
+/* l = l + e in order of position, for all queries side by side: each alone would wait for its own sum. */
+INLINE void sums_in_order(const attention_args *a, int queries, float l[QUERIES])
 {
-    float l = 0;
-    for (uint32_t t = from; t < end; t++) l = l + e[t];
-    return l;
+    uint32_t from = a->from[queries - 1], end = a->end[0];
+    if (from > end) from = end;
+    for (int i = 0; i < queries; i++) {
+        const float *e = a->scratch + (size_t)i * a->score_stride;
+        l[i] = 0;
+        for (uint32_t t = a->from[i]; t < from; t++) l[i] = l[i] + e[t];
+    }
+    for (uint32_t t = from; t < end; t++)
+#pragma GCC unroll 4
+        for (int i = 0; i < queries; i++) l[i] = l[i] + a->scratch[(size_t)i * a->score_stride + t];
+    for (int i = 0; i < queries; i++) {
+        const float *e = a->scratch + (size_t)i * a->score_stride;
+        uint32_t t = a->from[i] > end ? a->from[i] : end;
+        for (; t < a->end[i]; t++) l[i] = l[i] + e[t];
+    }
 }
 
 /* Vectors [col, col + vectors*W) of the head: what all queries see together in one pass, what only some
@@ -680,11 +710,10 @@ INLINE void attend(uint32_t dtype, const attention_args *a, int queries)
     uint32_t d = a->op->head_dim, c = 0;
     for (uint32_t t = a->from[0] / (2 * W) * (2 * W); t < a->end[queries - 1]; t += 2 * W)
         score_two(dtype, a, t, queries);
-    for (int i = 0; i < queries; i++) {
-        float *s = a->scratch + (size_t)i * a->score_stride;
-        exponents(s, a->from[i], a->end[i]);
-        inverse[i] = 1.0f / sum_in_order(s, a->from[i], a->end[i]);
-    }
+    for (int i = 0; i < queries; i++)
+        exponents(a->scratch + (size_t)i * a->score_stride, a->from[i], a->end[i]);
+    sums_in_order(a, queries, inverse);
+    for (int i = 0; i < queries; i++) inverse[i] = 1.0f / inverse[i];
     for (; c + VALUES * W <= a->value_stride && c < d; c += VALUES * W)
         attend_columns(dtype, a, c, VALUES, queries, inverse);
     for (; c < d; c += W) attend_columns(dtype, a, c, 1, queries, inverse);
@@ -738,6 +767,7 @@ static const kernel rows[] = {
     ROW(FAK_OP_ATTENTION, FAK_F16, 0, attention_f16),
     ROW(FAK_OP_ATTENTION, FAK_BF16, 0, attention_bf16),
     ROW(FAK_OP_RMSNORM, 0, 0, rmsnorm),
+    ROW(FAK_OP_RMSNORM, 0, 4, rmsnorm4),
     ROW(FAK_OP_ROPE, 0, 0, rope),
     ROW(FAK_OP_GLU, 0, 0, glu),
     ROW(FAK_OP_ADD, 0, 0, add),

@@ -94,6 +94,11 @@ static row_fn *row_kernel(const fak_program *p, uint32_t op)
     return (row_fn *)kernel_find(p->d->set, op, 0, 0);
 }
 
+static row_fn *row4_kernel(const fak_program *p, uint32_t op)
+{
+    return (row_fn *)kernel_find(p->d->set, op, 0, 4);
+}
+
 typedef struct maker {
     fak_program *p;
     uint32_t op, room;
@@ -121,6 +126,7 @@ static void add_rows(maker *m, uint32_t op, uint32_t a, uint32_t b, uint32_t y)
 {
     job *j = add(m, JOB_ROWS);
     j->row = row_kernel(m->p, op);
+    j->row4 = row4_kernel(m->p, op);
     j->a = a;
     j->b = b;
     j->y = y;
@@ -133,6 +139,7 @@ static void add_panels(maker *m, uint32_t a, uint32_t cols, uint32_t w, uint32_t
 {
     job *j = add(m, JOB_PANELS);
     j->row = op ? row_kernel(m->p, op) : NULL;
+    j->row4 = op ? row4_kernel(m->p, op) : NULL;
     j->a = a;
     j->b = b;
     j->y = y;
