@@ -1,6 +1,7 @@
 /* check - see check.h. */
 #include "check.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,6 +36,14 @@ void check_begin(check *c, enum check_rung rung, const char *what, const char *d
     va_end(arguments);
     snprintf(stage, sizeof stage, "R%d %s%s%s", (int)rung, what, c->row.detail[0] ? ", " : "",
              c->row.detail);
+    if (c->on_stage) c->on_stage(c->self, stage);
+}
+
+void check_goes_on(const check *c, uint64_t n)
+{
+    char stage[200];
+    snprintf(stage, sizeof stage, "R%d %s, %s, number %" PRIu64, (int)c->row.rung, c->row.what,
+             c->row.detail, n);
     if (c->on_stage) c->on_stage(c->self, stage);
 }
 

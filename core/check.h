@@ -53,6 +53,8 @@ void check_end(check *c, enum check_verdict verdict, const char *sentence);
 void check_answer(check *c, int32_t s, const fak_error *e);
 /* What a case adds to the check in the making. */
 void check_add(check *c, const gate_figures *f);
+/* Says that the check in the making goes on, at its number n: a part of it took time. */
+void check_goes_on(const check *c, uint64_t n);
 uint64_t check_seed(const check *c, uint64_t of); /* of a part of the work; never 0 */
 /* The act modes that the device offers, one after another from 0: 0 ends. */
 uint32_t check_next_act(const check *c, uint32_t after);

@@ -89,9 +89,20 @@ int port_executable(char *dst, size_t dst_bytes)
 
 /* ---- programs ---- */
 
-/* In the child; what execv fails with is written to `failed`. */
-static void become(char *const *argv, int out, int failed)
+/* "NAME=VALUE" into the environment, unless it has the name. */
+static void set_once(char *setting)
 {
+    char *value = strchr(setting, '=');
+    *value = 0;
+    int there = getenv(setting) != NULL;
+    *value = '=';
+    if (!there) putenv(setting);
+}
+
+/* In the child; what execv fails with is written to `failed`. */
+static void become(char *const *argv, char *setting, int out, int failed)
+{
+    if (setting) set_once(setting);
     int null = open("/dev/null", O_RDWR);
     setpgid(0, 0);
     dup2(null, STDIN_FILENO);
@@ -135,7 +146,7 @@ typedef struct child {
     int in, number;
 } child;
 
-static child start(char *const *argv)
+static child start(char *const *argv, char *setting)
 {
     int pipes[2], failed[2], status;
     child c = {.pid = -1};
@@ -151,7 +162,7 @@ static child start(char *const *argv)
     }
     c.in = pipes[0];
     c.pid = fork();
-    if (c.pid == 0) become(argv, pipes[1], failed[1]);
+    if (c.pid == 0) become(argv, setting, pipes[1], failed[1]);
     c.number = errno;
     close(pipes[1]);
     close(failed[1]);
@@ -185,7 +196,7 @@ port_result port_run(char *const *argv, double seconds, char *out, size_t out_by
 {
     double until = port_seconds() + seconds;
     size_t bytes = 0;
-    child c = start(argv);
+    child c = start(argv, NULL);
     if (c.pid <= 0) return (port_result){.end = PORT_NOT_STARTED, .number = c.number};
     int late = collect(c.in, until, out, out_bytes, &bytes);
     port_result r = finish(&c, late, until);
@@ -209,12 +220,12 @@ static size_t hand_out(char *held, size_t n, void (*line)(void *self, char *text
     return n == LINE ? 0 : n; /* a line that is longer is none of ours */
 }
 
-port_result port_run_lines(char *const *argv, double *seconds, void (*line)(void *self, char *text),
-                           void *self)
+port_result port_run_lines(char *const *argv, char *setting, double *seconds,
+                           void (*line)(void *self, char *text), void *self)
 {
     char *held = malloc(LINE);
     if (!held) return (port_result){.end = PORT_NOT_STARTED, .number = ENOMEM};
-    child c = start(argv);
+    child c = start(argv, setting);
     int late = -1;
     for (size_t n = 0, got; c.pid > 0 && late < 0; n = hand_out(held, n + got, line, self)) {
         struct pollfd p = {.fd = c.in, .events = POLLIN};

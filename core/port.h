@@ -39,8 +39,9 @@ typedef struct port_result {
  * has started, after so many seconds.  Its environment is ours. */
 port_result port_run(char *const *argv, double seconds, char *out, size_t out_bytes);
 /* The same, but each line that it writes is given to `line` as it comes (without its end); it is killed
- * when none has come for so many seconds, which `line` may change.  bytes says nothing. */
-port_result port_run_lines(char *const *argv, double *seconds,
+ * when none has come for so many seconds, which `line` may change.  setting: "NAME=VALUE" of the child's
+ * environment, where that has no such name; or NULL.  bytes says nothing. */
+port_result port_run_lines(char *const *argv, char *setting, double *seconds,
                            void (*line)(void *self, char *text), void *self);
 const char *port_signal_name(int number, char *text, size_t bytes); /* "SIGSEGV" */
 /* Standard output becomes a hidden file; returns a descriptor that goes where it went, or -1. */

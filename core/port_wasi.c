@@ -101,10 +101,10 @@ port_result port_run(char *const *argv, double seconds, char *out, size_t out_by
     return (port_result){.end = PORT_NOT_STARTED, .number = ENOSYS};
 }
 
-port_result port_run_lines(char *const *argv, double *seconds, void (*line)(void *self, char *text),
-                           void *self)
+port_result port_run_lines(char *const *argv, char *setting, double *seconds,
+                           void (*line)(void *self, char *text), void *self)
 {
-    (void)argv, (void)seconds, (void)line, (void)self;
+    (void)argv, (void)setting, (void)seconds, (void)line, (void)self;
     return (port_result){.end = PORT_NOT_STARTED, .number = ENOSYS};
 }
 

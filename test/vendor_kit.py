@@ -248,7 +248,7 @@ class Kit(unittest.TestCase):
         folder = self.scaffold(ROOM / "required", "eager")
         self.fine("make", cwd=folder)
         said = run_it(f"fakrun bench -m {MODEL} --backend-path ./fak-backend-acme.so "
-                      "--require-non-reference", cwd=folder)
+                      "--require-non-reference --prefill 16 --decode 16", cwd=folder)
         self.assertEqual(said.returncode, 1, said.stderr)
         self.assertRegex(said.stderr.splitlines()[-1],
                          "acme left 0 matmuls and [1-9][0-9]* attention")

@@ -146,7 +146,7 @@ enum wrong_stage {      /* the first that must catch it */
           "takes weights of dtypes that it does not know")                                         \
     WRONG(silent_malloc, "silent-malloc", STAGE_UNFIT, 0, "fails once: allocation",                \
           "an error without a sentence when malloc fails")                                         \
-    WRONG(crash_malloc, "crash-malloc", STAGE_UNFIT, 0, "fails once: it crashed",                  \
+    WRONG(crash_malloc, "crash-malloc", STAGE_UNFIT, 0, "fails once, number",                      \
           "crashes when malloc fails")                                                             \
     WRONG(loses_memory, "loses-memory", STAGE_UNFIT, 0, "bytes of host memory are lost",           \
           "forgets what it has when malloc fails")                                                 \
