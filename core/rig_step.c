@@ -26,14 +26,13 @@ fak_stats rig_stats(const device *d, int *there)
 
 /* ---- inputs ---- */
 
-/* A row of noise; every few an outlier, a row of zeros, or numbers below what an activation block sees.
- * An outlier is beyond where exp is cut (88.3) for exact classes only. */
+/* A row of noise; every few an outlier, a row of zeros, or numbers below what an activation block sees. */
 static void fill_row(rig *r, uint32_t row, uint32_t cols, float *x)
 {
     for (uint32_t i = 0; i < cols; i++) x[i] = 2 * toy_noise(&r->toy.random);
     for (uint32_t i = 0; r->positive && i < cols; i++) x[i] = fabsf(x[i]);
     if (!r->special) return;
-    if (row % 5 == 1) x[toy_below(&r->toy.random, cols)] *= r->bound.exact ? 60 : 30;
+    if (row % 5 == 1) x[toy_below(&r->toy.random, cols)] *= 60;
     if (row % 5 == 3) memset(x, 0, cols * sizeof *x);
     for (uint32_t i = 0; r->bound.exact && row % 5 == 4 && i < cols; i++) x[i] *= 0x1p-110f;
 }
