@@ -107,7 +107,8 @@ static int32_t read_rows(void *self, uint32_t value, uint32_t form, uint32_t fir
         if (rc) return rc;
         dtype_serve_row(w->dtype, form, w->cols, row, (char *)dst + r * row_bytes);
     }
-    if (w->tensor && w->tensor->mapped && first + rows == w->rows) /* it has a copy of its own now */
+    if (w->tensor && w->tensor->mapped &&
+        first + rows == w->rows) /* it has a copy of its own now */
         port_forget(w->tensor->data, w->rows * dtype_row_bytes(w->tensor->dtype, w->cols));
     s->done_bytes += rows * dtype_row_bytes(w->dtype, w->cols);
     if (s->progress && s->progress(s->progress_self, s->done_bytes))

@@ -24,7 +24,7 @@ typedef struct book { /* what was done */
     uint32_t chunks[PHASES], threads;
     int slow; /* a helper sleeps in a chunk of this phase; -1: none does */
     unsigned nap_us;
-    double busy_s;             /* that each chunk takes: time for helpers to come */
+    double busy_s; /* that each chunk takes: time for helpers to come */
 } book;
 
 static uint32_t chunks_of(void *self, uint32_t phase)

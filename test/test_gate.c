@@ -512,7 +512,8 @@ static void test_native(void **state)
     assert_message(&e, "left 15 matmuls and 0 attentions");
     assert_int_equal(native("refuser", "refuse=all", &e), STATUS_GATE);
     assert_message(&e, "left 15 matmuls and 2 attentions");
-    assert_int_equal(native(TEST_BUILT "/../plugins/fak-backend-template.so", NULL, &e), STATUS_GATE);
+    assert_int_equal(native(TEST_BUILT "/../plugins/fak-backend-template.so", NULL, &e),
+                     STATUS_GATE);
     assert_message(&e, "backend template left 0 matmuls and 2 attentions");
 }
 
