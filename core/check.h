@@ -32,6 +32,7 @@ typedef struct check {
     device *host;              /* the reference */
     const char *model_path;    /* R5; or NULL */
     uint64_t seed;             /* not 0 */
+    uint32_t only;             /* mask of rungs beside R0; 0 = all */
     void (*on_stage)(void *self, const char *what); /* before each piece of work: what it is */
     void (*on_row)(void *self, const check_row *row);
     void (*on_open)(void *self, const device *d);   /* once, when R0 has opened it */

@@ -45,6 +45,7 @@ int opcheck_parse(opcheck_options *o, int argc, char **argv)
         {'o', "option", ARG_LIST, "NAME=VALUE", "an option of the backend", &c->settings, 0, 0, NULL},
         {'m', "model", ARG_TEXT, "FILE", "rung R5 too, on this GGUF model", &o->model_path, 0, 0, NULL},
         {0, "except", ARG_LIST, "MANNER=WHOSE", "the vendor's own runtime may: threads, exit handlers, ...", &o->except, 0, 0, NULL},
+        {0, "rungs", ARG_NUMBERS, "N,N", "R0 and these rungs only; that is no evidence (default: all)", &o->rungs, 0, 6, NULL},
         {0, "seed", ARG_NUMBER, "N", "draw the same inputs again (default: from the clock)", &o->seed, 1, UINT32_MAX, NULL},
         {0, "probe-seconds", ARG_NUMBER, "N", "how long a check of R0 may take (default 20)", &c->probe_seconds, 1, 600, NULL},
         {0, "seconds", ARG_NUMBER, "N", "how long any other check may take (default 120)", &o->seconds, 1, 3600, NULL},
@@ -198,6 +199,7 @@ int cmd_opcheck(int argc, char **argv, const environment *env)
                                                    .argv = argv,
                                                    .seed = l.o.seed,
                                                    .model_path = l.o.model_path,
+                                                   .rungs = &l.o.rungs,
                                                    .seconds = port_seconds() - start});
         if (!l.o.json || strcmp(l.o.json, "-")) opcheck_print(&l.result, l.o.verbose, stdout);
         if (l.o.json) s = evidence_write(json_incref(l.result.evidence), l.o.json, &e);

@@ -7,6 +7,7 @@ typedef struct opcheck_options {
     const char *file, *model_path, *json;
     choose_options backend;
     arg_list except; /* manners: NAME=WHOSE */
+    arg_numbers rungs; /* none: all */
     uint32_t seed, seconds, device;
     int verbose;
 } opcheck_options;

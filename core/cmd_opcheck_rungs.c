@@ -136,6 +136,7 @@ static void run(void *self)
     c->host = &r->host;
     c->model_path = r->o->model_path;
     c->seed = r->o->seed;
+    for (uint32_t i = 0; i < r->o->rungs.count; i++) c->only |= 1u << r->o->rungs.at[i];
     c->on_stage = on_stage;
     c->on_row = on_row;
     c->on_open = on_open;

@@ -132,6 +132,10 @@ void opcheck_finish(opcheck_result *r, const opcheck_facts *f)
     json_t *all = r->head ? json_copy(r->head)
                           : json_pack("{s:s, s:i}", "evidence", "opcheck", "schema", 1);
     evidence_set(all, "command", evidence_command(f->argc, f->argv));
+    for (uint32_t i = 0; i < f->rungs->count; i++) {
+        if (!i) evidence_set(all, "only", json_array());
+        json_array_append_new(json_object_get(all, "only"), json_integer(f->rungs->at[i]));
+    }
     evidence_set(all, "seed", json_integer(f->seed));
     evidence_set(all, "seconds", json_real((double)(int64_t)(f->seconds * 10) / 10));
     evidence_set(all, "model", f->model_path ? evidence_model(f->model_path) : json_null());
@@ -221,9 +225,10 @@ void opcheck_print(const opcheck_result *r, int all, FILE *out)
         abstained += r->count[i][CHECK_ABSTAIN];
     }
     fprintf(out,
-            "%s: %" PRIu32 " checks failed, %" PRIu32 " passed, %" PRIu32
+            "%s%s: %" PRIu32 " checks failed, %" PRIu32 " passed, %" PRIu32
             " abstained; %.1f s, seed %" JSON_INTEGER_FORMAT "\n",
-            r->failed ? "FAIL" : "PASS", r->failed, passed, abstained,
-            json_real_value(json_object_get(r->evidence, "seconds")),
+            r->failed ? "FAIL" : "PASS",
+            json_object_get(r->evidence, "only") ? " in the rungs that were asked for" : "",
+            r->failed, passed, abstained, json_real_value(json_object_get(r->evidence, "seconds")),
             json_integer_value(json_object_get(r->evidence, "seed")));
 }

@@ -27,6 +27,7 @@ typedef struct opcheck_facts {
     char **argv;                /* of the command */
     uint32_t seed;
     const char *model_path;     /* or NULL */
+    const arg_numbers *rungs;   /* that were asked for; none: all */
     double seconds;
 } opcheck_facts;
 void opcheck_finish(opcheck_result *r, const opcheck_facts *facts);

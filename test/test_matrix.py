@@ -328,7 +328,7 @@ class Matrix(unittest.TestCase):
             ("plugin.name", "new", "lists no backend new"), ("emulator", "", "emulator"),
             ("command", "/home/me/fakrun opcheck x.so", 'one machine, "/home'),
             ("command", "fakrun opcheck ~/x.so", '"/x.so"'),
-            ("machine.cpu", "C:\\x", "one machine"), ("checks", [], "no rungs or no checks"),
+            ("only", [1], "rungs [1] only"), ("machine.cpu", "C:\\x", "one machine"), ("checks", [], "no rungs or no checks"),
             ("checks", [1], "not those of schema 1"), ("machine.cores", True, "machine.cores"),
             ("excepted", [{"manner": "open files", "why": "/dev/card0"}], '"/dev"'),
             ("excepted", ["threads"], "without manner or why"),
