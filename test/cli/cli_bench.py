@@ -208,7 +208,6 @@ class Bench(Case):
             self.assertGreater(row["min"], 0)
             self.assertTrue(row["min"] <= row["median"] <= row["max"], row)
         self.assertGreater(rows[1]["median"], rows[0]["median"])  # it holds the load
-        self.assertGreater(rows[1]["median"], rows[2]["median"])
         self.assertGreater(rows[9]["median"], rows[8]["median"])
         ops = said["ops_per_token"]
         self.assertEqual(ops["host"], {})
