@@ -279,18 +279,20 @@ static int32_t lose_row(fak_program *p, uint32_t op, fak_error *e)
     return s ? s : FAK_PENDING;
 }
 
+#if defined __x86_64__ || defined __aarch64__ /* others have no such mode */
 static int32_t flush_to_zero(fak_program *p, uint32_t op, fak_error *e)
 {
     (void)p, (void)op, (void)e;
 #if defined __x86_64__
     __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040u);
-#elif defined __aarch64__
+#else
     unsigned long mode;
     __asm__ volatile("mrs %0, fpcr" : "=r"(mode));
     __asm__ volatile("msr fpcr, %0" : : "r"(mode | 1ul << 24));
 #endif
     return FAK_OK;
 }
+#endif
 
 static int32_t answer_5(fak_program *p, uint32_t op, fak_error *e)
 {
