@@ -242,6 +242,8 @@ class Whole(Case):
             rows = [c for c in said.checks if c["verdict"] == "ABSTAIN"]
             for row in rows:
                 self.assertTrue(row["reason"], row)
+                if args[0] == HONEST and "_k" in row["detail"]:  # it keeps no K formats
+                    continue
                 most = ("R2", "R4", "R5", "R6") if args[0] == CPU_REF else ("R5",)
                 self.assertIn(row["rung"], most)
             self.assertNotIn("R0", [r["rung"] for r in rows])
