@@ -184,7 +184,15 @@ static int put(void **slot, const void *value)
     return 0;
 }
 
-/* A table of relocations: slots of the functions above get ours. */
+static int is_patched(void *const *slot)
+{
+    for (int i = 0; i < patches; i++)
+        if (patched[i].slot == slot) return 1;
+    return 0;
+}
+
+/* A table of relocations: slots of the functions above get ours, once: some linkers (riscv64's) count the
+ * table of calls as a part of the table of data too. */
 static void patch(const object *o, const ElfW(Rela) * table, size_t bytes, const ElfW(Sym) * symbol,
                   const char *text)
 {
@@ -193,7 +201,7 @@ static void patch(const object *o, const ElfW(Rela) * table, size_t bytes, const
         const char *name = text + symbol[ELF64_R_SYM(table[i].r_info)].st_name;
         void **slot = (void **)(o->base + table[i].r_offset), *with;
         for (int k = 0; (type == SLOT || type == DATA) && k < KINDS; k++) {
-            if (strcmp(name, kinds[k].name) || patches == SLOTS) continue;
+            if (strcmp(name, kinds[k].name) || patches == SLOTS || is_patched(slot)) continue;
             memcpy(&with, &kinds[k].with, sizeof with);
             patched[patches] = (struct patched){slot, *slot};
             if (!put(slot, with)) patches++;
