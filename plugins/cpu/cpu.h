@@ -31,11 +31,10 @@ struct fak_device {
 
 /* ---- a program ---- */
 
-typedef struct matrix { /* a weight, ready: packed, or rows of a plain dtype */
+typedef struct matrix { /* a weight, ready: a matrix packed, a vector or a table as it comes */
     const uint8_t *data;
     uint64_t at, bytes; /* its place in weights.base */
-    const layout *packed; /* NULL for a plain dtype */
-    size_t row_bytes;     /* of a plain dtype */
+    const layout *packed; /* NULL for what is no matrix */
     int loaded;
 } matrix;
 
@@ -117,6 +116,8 @@ int32_t cpu_fail(fak_error *e, int32_t code, uint32_t index, const char *sentenc
 /* plan.c */
 int cpu_can_run(const fak_program *p, const fak_op *op);
 int32_t cpu_make_jobs(fak_program *p); /* FAK_E_MEMORY */
+/* The matrices of an op, how many: its inputs from *first on. */
+uint32_t cpu_matrices(const fak_op *op, uint32_t *first);
 int cpu_appends(const fak_op *op, uint32_t operand[3]); /* k, v, tab of an op that appends; 0: it does not */
 
 /* memory.c */

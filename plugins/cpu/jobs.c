@@ -1,22 +1,7 @@
 /* jobs - the phases of the pool: how many chunks a job has in this step, and what one does. */
-#include "cpu.h"
+#include "jobs.h"
 
 #include <string.h>
-
-static uint32_t ceil_of(uint32_t n, uint32_t by)
-{
-    return n / by + (n % by != 0);
-}
-
-static uint32_t at_most(uint32_t n, uint32_t most)
-{
-    return n < most ? n : most;
-}
-
-static float *row_of(const fak_program *p, uint32_t id, uint32_t row, uint32_t cols)
-{
-    return p->at[id] + (size_t)row * cols;
-}
 
 static int is_weight(const fak_program *p, uint32_t id)
 {
@@ -26,11 +11,6 @@ static int is_weight(const fak_program *p, uint32_t id)
 static const float *floats_of(const fak_program *p, uint32_t id)
 {
     return (const float *)(const void *)p->weights->at[id].data;
-}
-
-static char *scratch_of(const fak_program *p, uint32_t thread)
-{
-    return p->scratch + thread * p->scratch_bytes;
 }
 
 /* ---- rows ---- */
@@ -58,11 +38,9 @@ static void embed(const fak_program *p, const job *j, uint32_t row)
     float *y = row_of(p, j->y, row, w->cols);
     if (id >= w->rows) {
         for (uint32_t i = 0; i < w->cols; i++) memcpy(&y[i], &nan, sizeof nan);
-    } else if (m->packed) {
-        size_t group = (size_t)GROUP * (w->cols / m->packed->cols) * m->packed->row_bytes;
-        layout_decode(m->packed, w->cols, m->data + id / GROUP * group, id % GROUP, y);
     } else {
-        plain_decode(w->dtype, w->cols, m->data + id * m->row_bytes, y);
+        const uint8_t *group = m->data + id / GROUP * layout_group(m->packed, w->cols);
+        layout_decode(m->packed, w->cols, group, id % GROUP, y);
     }
 }
 
@@ -122,167 +100,18 @@ static void row_work(const fak_program *p, const job *j, uint32_t row)
 
 /* ---- panels ---- */
 
-static uint32_t tile_of(const fak_program *p, const job *j, uint32_t rows)
-{
-    return kernel_tile(p->d->set, j->blocks, rows);
-}
-
-static size_t panel_bytes(const job *j, uint32_t tokens)
-{
-    if (j->blocks) return (size_t)j->cols / BLOCK * tokens * PANEL_BLOCK_BYTES;
-    return (size_t)((j->cols + 7) / 8 * 8) * tokens * sizeof(float);
-}
-
 static void fill_panel(const fak_program *p, const job *j, uint32_t rows, uint32_t panel)
 {
-    uint32_t tokens = tile_of(p, j, rows), first = panel * tokens, from = j->row ? j->y : j->a;
+    uint32_t tokens = kernel_tile(p->d->set, rows), first = panel * tokens,
+             from = j->row ? j->y : j->a;
     uint32_t n = at_most(rows - first, tokens);
     if (j->row) some_rows(p, j, first, first + n);
     panel_args a = {tokens,  n,
                     j->cols, row_of(p, from, first, j->cols),
-                    j->cols, (char *)p->panels + panel * panel_bytes(j, tokens)};
+                    j->cols, (char *)p->panels + panel * panel_bytes(p, j, tokens)};
     panel_fn *fn =
         (panel_fn *)kernel_find(p->d->set, j->blocks ? KERNEL_QUANTISE : KERNEL_PANEL, 0, 0);
     fn(&a);
-}
-
-/* ---- MATMUL ---- */
-
-static uint32_t groups_of(const fak_program *p, uint32_t w)
-{
-    return ceil_of(p->value[w].rows, GROUP);
-}
-
-static size_t group_bytes(const fak_program *p, uint32_t w)
-{
-    const matrix *m = &p->weights->at[w];
-    if (!m->packed) return GROUP * m->row_bytes;
-    return (size_t)GROUP * (p->value[w].cols / m->packed->cols) * m->packed->row_bytes;
-}
-
-/* Groups of all matrices one after another; with GLU those of the two go together. */
-static uint32_t all_groups(const fak_program *p, const job *j)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < (j->glu ? 1 : j->matrices); i++) n += groups_of(p, j->w[i]);
-    return n;
-}
-
-/* Enough work for a claim to cost nothing beside it, enough chunks for all threads to end together. */
-static uint32_t groups_of_chunk(const fak_program *p, const job *j, uint32_t rows)
-{
-    enum { WORK = 24576, MANY = 8 };
-    uint32_t all = all_groups(p, j), threads = p->d->threads;
-    if (threads == 1 && rows == 1) return all;
-    uint32_t n = rows == 1 ? (uint32_t)(WORK / group_bytes(p, j->w[0])) : MANY;
-    if (n > all / (4 * threads)) n = all / (4 * threads);
-    return n ? n : 1;
-}
-
-typedef struct tile_work { /* what the calls of one chunk share */
-    const fak_program *p;
-    const job *j;
-    matmul_fn *fn;
-    float *decoded; /* [16, cols], where a packed group is first turned into floats */
-    uint32_t tokens, rows;
-} tile_work;
-
-/* One group of matrix w by one panel, into y. */
-static void call(const tile_work *t, uint32_t w, uint32_t group, uint32_t panel, float *y,
-                 const float *add, size_t stride)
-{
-    const fak_program *p = t->p;
-    const matrix *m = &p->weights->at[w];
-    uint32_t cols = t->j->cols, first = group * GROUP;
-    const uint8_t *at = m->data + group * group_bytes(p, w);
-    matmul_args a = {.w = t->decoded ? (const uint8_t *)t->decoded : at,
-                     .row_bytes = t->decoded ? cols * sizeof(float) : m->row_bytes,
-                     .x = (const char *)p->panels + panel * panel_bytes(t->j, t->tokens),
-                     .y = y,
-                     .add = add,
-                     .stride = stride,
-                     .cols = cols,
-                     .rows = at_most(p->value[w].rows - first, GROUP),
-                     .tokens = at_most(t->rows - panel * t->tokens, t->tokens)};
-    t->fn(&a);
-}
-
-static void find_fn(tile_work *t, uint32_t w, char *scratch)
-{
-    const fak_value *v = &t->p->value[w];
-    int decode = t->p->weights->at[w].packed && !t->j->blocks;
-    t->decoded = decode ? (float *)(void *)scratch : NULL;
-    t->fn = (matmul_fn *)kernel_find(t->p->d->set, FAK_OP_MATMUL, decode ? FAK_F32 : v->dtype,
-                                     t->tokens);
-}
-
-static void decode_group(const tile_work *t, uint32_t w, uint32_t group)
-{
-    const matrix *m = &t->p->weights->at[w];
-    if (!t->decoded) return;
-    for (uint32_t r = 0; r < GROUP; r++)
-        layout_decode(m->packed, t->j->cols, m->data + group * group_bytes(t->p, w), r,
-                      t->decoded + (size_t)r * t->j->cols);
-}
-
-/* Groups [first, end) of matrix number i by all panels: panels pass, the weights stay in the cache. */
-static void multiply(tile_work *t, uint32_t i, uint32_t first, uint32_t end, char *scratch)
-{
-    const fak_program *p = t->p;
-    const job *j = t->j;
-    uint32_t w = j->w[i], cols = p->value[w].rows, panels = ceil_of(t->rows, t->tokens);
-    find_fn(t, w, scratch);
-    uint32_t step = t->decoded ? 1 : end - first; /* what is decoded is done with at once */
-    for (uint32_t from = first; from < end; from += step) {
-        decode_group(t, w, from);
-        for (uint32_t panel = 0; panel < panels; panel++)
-            for (uint32_t g = from; g < from + step; g++) {
-                size_t at = (size_t)panel * t->tokens * cols + (size_t)g * GROUP;
-                call(t, w, g, panel, p->at[j->ys[i]] + at, j->add ? p->at[j->add] + at : NULL,
-                     cols);
-            }
-    }
-}
-
-/* The same of two matrices, gated: y = act(g) * u. */
-static void multiply_glu(tile_work *gates, uint32_t first, uint32_t end, char *scratch)
-{
-    const fak_program *p = gates->p;
-    const job *j = gates->j;
-    tile_work ups = *gates, *of[2] = {gates, &ups};
-    uint32_t F = j->out_cols, tokens = gates->tokens, rows = gates->rows;
-    float out[2][GROUP * TILE_MAX];
-    for (int i = 0; i < 2; i++) find_fn(of[i], j->w[i], scratch);
-    for (uint32_t panel = 0; panel < ceil_of(rows, tokens); panel++)
-        for (uint32_t g = first; g < end; g++) {
-            uint32_t n = at_most(F - g * GROUP, GROUP);
-            for (int i = 0; i < 2; i++) {
-                decode_group(of[i], j->w[i], g);
-                call(of[i], j->w[i], g, panel, out[i], NULL, GROUP);
-            }
-            for (uint32_t c = 0; c < tokens && panel * tokens + c < rows; c++)
-                j->row(&j->params, n, out[0] + c * GROUP, out[1] + c * GROUP,
-                       row_of(p, j->ys[0], panel * tokens + c, F) + g * GROUP);
-        }
-}
-
-static void matmul(const fak_program *p, const job *j, uint32_t rows, uint32_t chunk,
-                   uint32_t thread)
-{
-    uint32_t size = groups_of_chunk(p, j, rows), first = chunk * size, skipped = 0;
-    uint32_t end = at_most(first + size, all_groups(p, j));
-    tile_work t = {.p = p, .j = j, .tokens = tile_of(p, j, rows), .rows = rows};
-    char *scratch = scratch_of(p, thread);
-    if (j->glu) {
-        multiply_glu(&t, first, end, scratch);
-        return;
-    }
-    for (uint32_t i = 0; i < j->matrices; i++) {
-        uint32_t n = groups_of(p, j->w[i]);
-        uint32_t a = first > skipped ? first - skipped : 0, b = end > skipped ? end - skipped : 0;
-        if (a < n && a < b) multiply(&t, i, a, at_most(b, n), scratch);
-        skipped += n;
-    }
 }
 
 /* ---- ATTENTION ---- */
@@ -346,9 +175,9 @@ uint32_t cpu_chunks(void *program, uint32_t index)
     if (!rows) return 0;
     switch (j->kind) {
     case JOB_PANELS:
-        return ceil_of(rows, tile_of(p, j, rows));
+        return ceil_of(rows, kernel_tile(p->d->set, rows));
     case JOB_MATMUL:
-        return ceil_of(all_groups(p, j), groups_of_chunk(p, j, rows));
+        return cpu_matmul_chunks(p, j, rows);
     case JOB_ATTENTION:
         return p->quads * units_of_quad(p, &p->op[j->op]);
     case JOB_EMBED:
@@ -370,7 +199,7 @@ void cpu_work(void *program, uint32_t index, uint32_t chunk, uint32_t thread)
         fill_panel(p, j, rows, chunk);
         return;
     case JOB_MATMUL:
-        matmul(p, j, rows, chunk, thread);
+        cpu_matmul(p, j, rows, chunk, thread);
         return;
     case JOB_ATTENTION:
         attention(p, j, chunk, thread);
@@ -395,8 +224,8 @@ uint64_t cpu_scratch_bytes(const fak_program *p)
     uint64_t most = QUERIES * (uint64_t)p->kv.padded * sizeof(float);
     for (uint32_t i = 0; i < p->job_count; i++) {
         const job *j = &p->jobs[i];
-        uint64_t decoded = (uint64_t)GROUP * j->cols * sizeof(float);
-        if (j->kind == JOB_MATMUL && decoded > most) most = decoded;
+        uint64_t bytes = j->kind == JOB_MATMUL ? cpu_matmul_scratch(j) : 0;
+        if (bytes > most) most = bytes;
     }
     return (most + 4095) / 4096 * 4096;
 }

@@ -13,8 +13,7 @@ enum { GROUP = 16, BLOCK = 32, TILE_MAX = 12 }; /* rows that are packed together
  *   int32_t sum[tokens]; int32_t half[tokens]; float d[tokens]; float t[tokens]; int8_t q[8][tokens][4]
  * sum of q, of its first 16; the scale; d*(float)sum; columns 4k..4k+3 at q[k]. */
 enum { PANEL_BLOCK_BYTES = 48 }; /* of a token */
-/* For plain weights: rows of floats, padded with zeros to 8 columns; as wide tiles want them: pairs of
- * tokens c and c + 4 side by side, [columns/8][4][2][8]. */
+/* For plain weights: float [columns/8][tokens][pair][8], columns padded with zeros, all `pair` alike. */
 
 typedef struct panel_args {
     uint32_t tokens, rows, cols; /* of the panel; rows that are there, the others are zeros */
@@ -27,8 +26,7 @@ typedef void panel_fn(const panel_args *);
 /* ---- MATMUL: 16 rows of a weight by one panel ---- */
 
 typedef struct matmul_args {
-    const uint8_t *w;    /* the group (block dtypes: packed, layout.h), or its first row */
-    size_t row_bytes;    /* of a plain dtype */
+    const uint8_t *w;    /* the group, packed (layout.h) */
     const void *x;       /* the panel */
     float *y;            /* [tokens, ...] first of the group's outputs of the panel's first token */
     const float *add;    /* NULL, or what is added to it, laid out as y */
@@ -62,7 +60,8 @@ typedef void attention_fn(const attention_args *);
 
 /* ---- the sets ---- */
 
-enum { KERNEL_QUANTISE = 256, KERNEL_PANEL = 257 }; /* "ops" that fill panels */
+/* "Ops" that fill panels, and one that turns a packed group of 16 bits into F32 (row_fn, no op). */
+enum { KERNEL_QUANTISE = 256, KERNEL_PANEL = 257, KERNEL_WIDEN = 258 };
 typedef void kernel_fn(void);
 typedef struct kernel {
     uint32_t op, dtype, tokens; /* tokens of a MATMUL's panel; dtype: of the weight, or of kv, or 0 */
@@ -71,8 +70,7 @@ typedef struct kernel {
 typedef struct kernel_set {
     uint32_t rows;
     const kernel *row;
-    uint32_t tile[2];           /* tokens of the largest panel: plain weights, block weights */
-    int wide;                   /* plain panels are in pairs */
+    uint32_t tile, pair;        /* tokens of the largest panel; of plain panels, see above */
 } kernel_set;
 
 extern const kernel_set cpu_kernels_scalar;
@@ -85,5 +83,5 @@ extern const kernel_set cpu_kernels_neon, cpu_kernels_dot;
 /* The row's function, or NULL. */
 kernel_fn *kernel_find(const kernel_set *set, uint32_t op, uint32_t dtype, uint32_t tokens);
 /* The tokens of the panels for so many rows. */
-uint32_t kernel_tile(const kernel_set *set, int blocks, uint32_t rows);
+uint32_t kernel_tile(const kernel_set *set, uint32_t rows);
 #endif

@@ -5,6 +5,9 @@
 
 /* clang-format off */
 static const layout table[] = { /* dtype cols row_bytes bits planes scale zero sub offset */
+    {FAK_F32, 8, 32, 0, 0, 0, 0, 0, 0},
+    {FAK_F16, 8, 16, 0, 0, 0, 0, 0, 0},
+    {FAK_BF16, 8, 16, 0, 0, 0, 0, 0, 0},
     {FAK_Q8_0, 32, 34, 0, 0, 512, 0, 0, 0},
     {FAK_Q4_0, 32, 18, 0, 0, 256, 0, 0, 8},
     {FAK_Q4_1, 32, 20, 0, 0, 256, 288, 0, 0},
@@ -23,11 +26,16 @@ const layout *layout_find(uint32_t dtype)
     return NULL;
 }
 
+size_t layout_group(const layout *l, uint32_t cols)
+{
+    return (size_t)GROUP * ((cols + l->cols - 1) / l->cols) * l->row_bytes;
+}
+
 uint64_t layout_bytes(uint32_t dtype, uint32_t rows, uint32_t cols)
 {
     const layout *l = layout_find(dtype);
     uint64_t groups = ((uint64_t)rows + GROUP - 1) / GROUP;
-    return l && cols % l->cols == 0 ? groups * GROUP * (cols / l->cols) * l->row_bytes : 0;
+    return l && (cols % l->cols == 0 || plain_bytes(dtype)) ? groups * layout_group(l, cols) : 0;
 }
 
 /* ---- a row as the file has it ---- */
@@ -124,8 +132,30 @@ static void pack_row_fast(const layout *l, uint32_t r, const uint8_t *src, uint8
     put_scales(l, r, src, group);
 }
 
+static void pack_plain(const layout *l, uint32_t cols, uint32_t rows, const uint8_t *src,
+                       uint8_t *group)
+{
+    const size_t eight = l->row_bytes, row = (size_t)cols * (eight / 8);
+    for (size_t at = 0; at < row; at += eight)
+        for (uint32_t r = 0; r < GROUP; r++, group += eight) {
+            size_t n = row - at < eight ? row - at : eight;
+            if (n == 32 && r < rows) {
+                memcpy(group, src + r * row + at, 32);
+            } else if (n == 16 && r < rows && eight == 16) {
+                memcpy(group, src + r * row + at, 16);
+            } else {
+                memset(group, 0, eight);
+                if (r < rows) memcpy(group, src + r * row + at, n);
+            }
+        }
+}
+
 void layout_pack(const layout *l, uint32_t cols, uint32_t rows, const uint8_t *src, uint8_t *group)
 {
+    if (plain_bytes(l->dtype)) {
+        pack_plain(l, cols, rows, src, group);
+        return;
+    }
     uint32_t blocks = cols / l->cols, fast = l->cols == BLOCK && !l->bits;
     size_t group_block = (size_t)GROUP * l->row_bytes;
     if (!fast || rows < GROUP) memset(group, 0, blocks * group_block);
@@ -202,8 +232,26 @@ static void decode_block(const layout *l, const uint8_t *block, uint32_t j, uint
     }
 }
 
+static void decode_plain(const layout *l, uint32_t cols, const uint8_t *at, float *out)
+{
+    for (uint32_t c = 0; c < cols; c++) {
+        uint16_t half;
+        if (l->dtype == FAK_F32) {
+            memcpy(out + c, at + c % 8 * 4, 4);
+        } else {
+            memcpy(&half, at + c % 8 * 2, 2);
+            out[c] = l->dtype == FAK_F16 ? half_to_float(half) : bfloat_to_float(half);
+        }
+        if (c % 8 == 7) at += (size_t)GROUP * l->row_bytes;
+    }
+}
+
 void layout_decode(const layout *l, uint32_t cols, const uint8_t *group, uint32_t r, float *out)
 {
+    if (plain_bytes(l->dtype)) {
+        decode_plain(l, cols, group + (size_t)r * l->row_bytes, out);
+        return;
+    }
     for (uint32_t b = 0; b < cols / l->cols; b++, group += (size_t)GROUP * l->row_bytes)
         for (uint32_t j = 0; j < l->cols / BLOCK; j++, out += BLOCK)
             decode_block(l, group, j, r, out);
@@ -261,12 +309,4 @@ uint16_t float_to_bfloat(float x)
 uint32_t plain_bytes(uint32_t dtype)
 {
     return dtype == FAK_F32 ? 4 : dtype == FAK_F16 || dtype == FAK_BF16 ? 2 : 0;
-}
-
-void plain_decode(uint32_t dtype, uint32_t cols, const void *row, float *out)
-{
-    const uint16_t *h = row;
-    if (dtype == FAK_F32) memcpy(out, row, cols * sizeof *out);
-    for (uint32_t i = 0; dtype == FAK_F16 && i < cols; i++) out[i] = half_to_float(h[i]);
-    for (uint32_t i = 0; dtype == FAK_BF16 && i < cols; i++) out[i] = bfloat_to_float(h[i]);
 }

@@ -1,5 +1,6 @@
-/* layout - weights of block dtypes as the kernels read them: 16 rows together, as many bytes as in the
- * file.  Of a group and 32 columns (16 rows r, columns c = 4k + j):
+/* layout - matrices as the kernels read them: 16 rows together, as many bytes as in the file.  Of plain
+ * dtypes [columns/8][16 r][8], columns padded with zeros.  Of block dtypes, of a group and 32 columns
+ * (16 rows r, columns c = 4k + j):
  *
  *   codes of 8 bits    [8 k][16 r][4 j], the highest bit turned            Q8_0
  *   codes of 4 bits    [4 k][16 r][4 j]: column c low, column c + 16 high  all others
@@ -15,7 +16,7 @@
 #include "kernels.h"
 
 typedef struct layout {   /* where things lie in a group's block, bytes */
-    uint32_t dtype, cols; /* of a block: 32, or 256 */
+    uint32_t dtype, cols; /* of a block: 8, 32 or 256 */
     uint32_t row_bytes;   /* of a block of one row, as in the file */
     uint32_t bits, planes; /* how many planes of bits beside 4-bit codes, and where */
     uint32_t scale, zero; /* d; m or dmin; 0 = none */
@@ -23,11 +24,13 @@ typedef struct layout {   /* where things lie in a group's block, bytes */
     int32_t offset;       /* of the codes: a weight is d*(code - offset) */
 } layout;
 
-const layout *layout_find(uint32_t dtype); /* NULL for one that is no block dtype */
-/* Bytes of a packed matrix: rows are padded to whole groups. */
+const layout *layout_find(uint32_t dtype); /* NULL for one that is unknown */
+/* Bytes of a packed matrix: rows are padded to whole groups.  0: its columns are no whole blocks. */
 uint64_t layout_bytes(uint32_t dtype, uint32_t rows, uint32_t cols);
 /* Packs rows [0, 16) at src (native, dense; `rows` of them are there) into a group. */
 void layout_pack(const layout *l, uint32_t cols, uint32_t rows, const uint8_t *src, uint8_t *group);
+/* Bytes of a group of so many columns. */
+size_t layout_group(const layout *l, uint32_t cols);
 /* Row r of a group as F32, exactly. */
 void layout_decode(const layout *l, uint32_t cols, const uint8_t *group, uint32_t r, float *out);
 
@@ -36,7 +39,5 @@ float half_to_float(uint16_t h);
 uint16_t float_to_half(float x);
 float bfloat_to_float(uint16_t h);
 uint16_t float_to_bfloat(float x);
-/* A row of a plain dtype. */
-void plain_decode(uint32_t dtype, uint32_t cols, const void *row, float *out);
 uint32_t plain_bytes(uint32_t dtype); /* of an element; 0 for another dtype */
 #endif

@@ -136,8 +136,9 @@ static uint64_t survey(const fak_program *p, uint32_t temp[TEMPS])
     rows += TILE_MAX;
     for (uint32_t i = 0; i < p->job_count; i++) {
         const job *j = &p->jobs[i];
-        uint64_t bytes = rows * (j->blocks ? (uint64_t)j->cols / BLOCK * PANEL_BLOCK_BYTES
-                                           : (j->cols + 7ull) / 8 * 8 * sizeof(float));
+        uint64_t bytes = rows * (j->blocks
+                                     ? (uint64_t)j->cols / BLOCK * PANEL_BLOCK_BYTES
+                                     : (j->cols + 7ull) / 8 * 8 * sizeof(float) * p->d->set->pair);
         if (j->kind == JOB_PANELS && bytes > most) most = bytes;
         for (uint32_t k = 0; k < TEMPS; k++) {
             if (j->kind == JOB_PANELS && j->row && j->y == p->values + k && j->cols > temp[k])
@@ -156,15 +157,14 @@ static uint64_t place_weights(const fak_program *p, matrix *at)
     uint64_t bytes = 0;
     uint8_t *seen = calloc(p->values, 1);
     for (uint32_t i = 0; seen && i < p->ops; i++)
-        for (int j = 0; p->taken[i] && j < INPUTS; j++) {
-            uint32_t id = p->op[i].in[j];
+        for (uint32_t j = 0; p->taken[i] && j < INPUTS; j++) {
+            uint32_t id = p->op[i].in[j], first, matrices = cpu_matrices(&p->op[i], &first);
             const fak_value *v = &p->value[id];
             if ((v->kind != FAK_WEIGHT && v->kind != FAK_CONST) || seen[id]) continue;
-            const layout *packed = layout_find(v->dtype);
-            matrix m = {.at = bytes,
-                        .packed = packed,
-                        .row_bytes = (size_t)v->cols * plain_bytes(v->dtype)};
-            m.bytes = packed ? layout_bytes(v->dtype, v->rows, v->cols) : v->rows * m.row_bytes;
+            const layout *packed = j - first < matrices ? layout_find(v->dtype) : NULL;
+            matrix m = {.at = bytes, .packed = packed};
+            m.bytes = packed ? layout_bytes(v->dtype, v->rows, v->cols)
+                             : (uint64_t)v->rows * v->cols * plain_bytes(v->dtype);
             bytes += aligned(m.bytes + 64); /* a vector may be read beyond the end */
             if (at) at[id] = m;
             seen[id] = 1;

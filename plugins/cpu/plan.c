@@ -11,7 +11,7 @@ static const fak_value *value(const fak_program *p, uint32_t id)
     return &p->value[id];
 }
 
-/* Of a weight that a MATMUL or EMBED reads: 1 packed, 0 plain, -1 unknown here. */
+/* Of a matrix: 1 of a block dtype, 0 of a plain one, -1 unknown here. */
 static int kind_of(const fak_program *p, uint32_t id)
 {
     const fak_value *v = value(p, id);
@@ -24,8 +24,7 @@ static int is_plain_f32(const fak_program *p, uint32_t id)
     return value(p, id)->dtype == FAK_F32;
 }
 
-/* The matrices of an op in its inputs [*first, *first + n). */
-static uint32_t matrices_of(const fak_op *o, uint32_t *first)
+uint32_t cpu_matrices(const fak_op *o, uint32_t *first)
 {
     switch (o->id) {
     case FAK_OP_MATMUL:
@@ -70,7 +69,7 @@ static int known(uint32_t id)
 
 int cpu_can_run(const fak_program *p, const fak_op *o)
 {
-    uint32_t first, n = matrices_of(o, &first),
+    uint32_t first, n = cpu_matrices(o, &first),
                     norm = o->id == FAK_OP_FFN || o->id == FAK_OP_NORM_MATMUL ||
                            o->id == FAK_OP_NORM_MATMUL_GLU || o->id == FAK_OP_RMSNORM ||
                            o->id == FAK_OP_ADD_BIAS;

@@ -130,14 +130,25 @@ static void pack_chunk(void *self, uint32_t phase, uint32_t chunk, uint32_t thre
     }
 }
 
+/* Bytes of a row as it comes. */
+static size_t dtype_row(const layout *l, uint32_t cols)
+{
+    uint32_t size = plain_bytes(l->dtype);
+    return size ? (size_t)cols * size : (size_t)(cols / l->cols) * l->row_bytes;
+}
+
 static int32_t load_packed(fak_program *p, uint32_t id, const fak_source *src, uint8_t *staged,
                            size_t room, fak_error *e)
 {
     const matrix *m = &p->weights->at[id];
     const fak_value *v = &p->value[id];
-    size_t row = (size_t)(v->cols / m->packed->cols) * m->packed->row_bytes;
+    size_t row = dtype_row(m->packed, v->cols);
     uint32_t most = (uint32_t)(room / (row * GROUP)) * GROUP;
-    packing k = {.v = v, .m = m, .staged = staged, .row_bytes = row, .group_bytes = row * GROUP};
+    packing k = {.v = v,
+                 .m = m,
+                 .staged = staged,
+                 .row_bytes = row,
+                 .group_bytes = layout_group(m->packed, v->cols)};
     for (uint32_t first = 0; first < v->rows; first += k.rows) {
         k.rows = v->rows - first < most ? v->rows - first : most;
         int32_t s = src->read(src->self, id, FAK_NATIVE, first, k.rows, staged, k.rows * row, e);
@@ -150,7 +161,7 @@ static int32_t load_packed(fak_program *p, uint32_t id, const fak_source *src, u
     return FAK_OK;
 }
 
-/* Rows of a plain dtype are used where they lie, if they stay there. */
+/* Vectors and tables are used where they lie, if they stay there. */
 static int32_t load_plain(fak_program *p, uint32_t id, const fak_source *src, fak_error *e)
 {
     matrix *m = &p->weights->at[id];

@@ -86,11 +86,9 @@ kernel_fn *kernel_find(const kernel_set *set, uint32_t op, uint32_t dtype, uint3
     return NULL;
 }
 
-uint32_t kernel_tile(const kernel_set *set, int blocks, uint32_t rows)
+uint32_t kernel_tile(const kernel_set *set, uint32_t rows)
 {
-    uint32_t most = set->tile[blocks != 0];
     if (rows <= 1) return 1;
-    if (blocks && rows <= 4) return 4;
-    if (blocks && rows <= 8 && most > 8) return 8;
-    return most;
+    if (rows <= 4) return 4;
+    return rows <= 8 && set->tile > 8 ? 8 : set->tile;
 }

@@ -5,12 +5,12 @@
 #include <stdint.h>
 
 #define WIDE 0
-enum { W = 8, WIDE_TILES = 0 };
+enum { W = 8, PAIR = 1, ALONE = 8 };
 #define INLINE static inline __attribute__((always_inline))
 
 typedef __m256 vf;
 typedef __m256i vi;
-typedef __m256 v8;
+typedef __m256 vp;
 
 INLINE vf vf_zero(void) { return _mm256_setzero_ps(); }
 INLINE vf vf_set(float x) { return _mm256_set1_ps(x); }
@@ -112,10 +112,18 @@ INLINE vi vi_dot_bytes(vi a, vi w, vi x) /* |w| * (x with the sign of w): |w| ma
     return vi_dot_codes(a, _mm256_abs_epi8(s), _mm256_sign_epi8(x, s));
 }
 
-INLINE v8 v8_zero(void) { return _mm256_setzero_ps(); }
-INLINE v8 v8_load(const float *p) { return _mm256_loadu_ps(p); }
-INLINE v8 v8_from_f16(const uint16_t *p) { return vf_from_f16(p); }
-INLINE v8 v8_from_bf16(const uint16_t *p) { return vf_from_bf16(p); }
-INLINE v8 v8_muladd(v8 s, v8 a, v8 b) { return _mm256_add_ps(s, _mm256_mul_ps(a, b)); }
-INLINE void v8_store(float *p, v8 a) { _mm256_storeu_ps(p, a); }
+INLINE vp vp_zero(void) { return _mm256_setzero_ps(); }
+INLINE vp vp_load(const float *p) { return _mm256_loadu_ps(p); }
+INLINE vp vp_from_f16(const uint16_t *p) { return vf_from_f16(p); }
+INLINE vp vp_from_bf16(const uint16_t *p) { return vf_from_bf16(p); }
+INLINE vp vp_muladd(vp s, vp a, vp b) { return _mm256_add_ps(s, _mm256_mul_ps(a, b)); }
+INLINE void vp_store(float *p, vp a) { _mm256_storeu_ps(p, a); }
+INLINE void vp_trees(const vp a[4], float *out)
+{
+    for (int i = 0; i < 4; i++) {
+        float s[8];
+        vp_store(s, a[i]);
+        out[i] = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+    }
+}
 #endif

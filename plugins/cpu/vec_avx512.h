@@ -6,12 +6,12 @@
 #include <stdint.h>
 
 #define WIDE 1
-enum { W = 16, WIDE_TILES = 1 };
+enum { W = 16, PAIR = 2, ALONE = 8 };
 #define INLINE static inline __attribute__((always_inline))
 
 typedef __m512 vf;
 typedef __m512i vi;
-typedef __m256 v8;
+typedef __m512 vp;
 
 INLINE vf vf_zero(void) { return _mm512_setzero_ps(); }
 INLINE vf vf_set(float x) { return _mm512_set1_ps(x); }
@@ -97,20 +97,22 @@ INLINE vi vi_dot_bytes(vi a, vi w, vi x) /* |w| * (x with the sign of w): |w| ma
 }
 #endif
 
-INLINE v8 v8_zero(void) { return _mm256_setzero_ps(); }
-INLINE v8 v8_load(const float *p) { return _mm256_loadu_ps(p); }
-INLINE v8 v8_from_f16(const uint16_t *p)
+INLINE vp vp_zero(void) { return vf_zero(); }
+INLINE vp vp_load(const float *p) { return vf_load(p); }
+INLINE void vp_store(float *p, vp a) { vf_store(p, a); }
+INLINE vp vp_from_f16(const uint16_t *p) { return vf_from_f16(p); }
+INLINE vp vp_from_bf16(const uint16_t *p) { return vf_from_bf16(p); }
+INLINE vp vp_muladd(vp s, vp a, vp b) { return vf_add(s, vf_mul(a, b)); }
+INLINE vf pair_sums(vf a, vf b)
 {
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+    return vf_add(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
 }
-INLINE v8 v8_from_bf16(const uint16_t *p)
+INLINE void vp_trees(const vp a[4], float *out)
 {
-    __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+    const __m512i order = _mm512_set_epi32(15, 7, 14, 6, 13, 5, 12, 4, 11, 3, 10, 2, 9, 1, 8, 0);
+    vf v = pair_sums(pair_sums(a[0], a[1]), pair_sums(a[2], a[3]));
+    v = vf_add(v, _mm512_shuffle_f32x4(v, v, 0xb1)); /* four first rows, again, four second, again */
+    v = _mm512_permutexvar_ps(order, v);
+    _mm256_storeu_ps(out, _mm512_castps512_ps256(v));
 }
-INLINE v8 v8_muladd(v8 s, v8 a, v8 b) { return _mm256_add_ps(s, _mm256_mul_ps(a, b)); }
-INLINE void v8_store(float *p, v8 a) { _mm256_storeu_ps(p, a); }
-
-/* two rows of eight side by side */
-INLINE vf vf_twice(v8 a) { return _mm512_broadcast_f32x8(a); }
 #endif

@@ -6,12 +6,12 @@
 #include <string.h>
 
 #define WIDE 0
-enum { W = 4, WIDE_TILES = 0 };
+enum { W = 4, PAIR = 1, ALONE = 8 };
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float32x4_t vf;
 typedef int32x4_t vi;
-typedef struct v8 { float32x4_t low, high; } v8;
+typedef struct vp { float32x4_t low, high; } vp;
 
 INLINE vf vf_zero(void) { return vdupq_n_f32(0); }
 INLINE vf vf_set(float x) { return vdupq_n_f32(x); }
@@ -99,18 +99,26 @@ INLINE vi vi_dot_bytes(vi a, vi w, vi x)
     return vi_dot_codes(a, veorq_s32(w, vdupq_n_s32((int32_t)0x80808080u)), x);
 }
 
-INLINE v8 v8_zero(void) { return (v8){vdupq_n_f32(0), vdupq_n_f32(0)}; }
-INLINE v8 v8_load(const float *p) { return (v8){vld1q_f32(p), vld1q_f32(p + 4)}; }
-INLINE v8 v8_from_f16(const uint16_t *p) { return (v8){vf_from_f16(p), vf_from_f16(p + 4)}; }
-INLINE v8 v8_from_bf16(const uint16_t *p) { return (v8){vf_from_bf16(p), vf_from_bf16(p + 4)}; }
-INLINE v8 v8_muladd(v8 s, v8 a, v8 b)
+INLINE vp vp_zero(void) { return (vp){vdupq_n_f32(0), vdupq_n_f32(0)}; }
+INLINE vp vp_load(const float *p) { return (vp){vld1q_f32(p), vld1q_f32(p + 4)}; }
+INLINE vp vp_from_f16(const uint16_t *p) { return (vp){vf_from_f16(p), vf_from_f16(p + 4)}; }
+INLINE vp vp_from_bf16(const uint16_t *p) { return (vp){vf_from_bf16(p), vf_from_bf16(p + 4)}; }
+INLINE vp vp_muladd(vp s, vp a, vp b)
 {
-    return (v8){vaddq_f32(s.low, vmulq_f32(a.low, b.low)),
+    return (vp){vaddq_f32(s.low, vmulq_f32(a.low, b.low)),
                 vaddq_f32(s.high, vmulq_f32(a.high, b.high))};
 }
-INLINE void v8_store(float *p, v8 a)
+INLINE void vp_store(float *p, vp a)
 {
     vst1q_f32(p, a.low);
     vst1q_f32(p + 4, a.high);
+}
+INLINE void vp_trees(const vp a[4], float *out)
+{
+    for (int i = 0; i < 4; i++) {
+        float s[8];
+        vp_store(s, a[i]);
+        out[i] = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+    }
 }
 #endif

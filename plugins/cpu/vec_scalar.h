@@ -7,13 +7,13 @@
 #include <string.h>
 
 #define WIDE 0
-enum { W = 8, WIDE_TILES = 0 };
+enum { W = 8, PAIR = 1, ALONE = 4 }; /* PAIR: rows of a vp; ALONE: vps of a tile of one token */
 #define INLINE static inline __attribute__((always_inline))
 #define EACH for (int i = 0; i < W; i++)
 
 typedef struct vf { float at[W]; } vf;
 typedef struct vi { int32_t at[W]; } vi;
-typedef vf v8; /* always eight, whatever W is */
+typedef vf vp; /* the eight sums of a dot product, of PAIR rows */
 
 INLINE vf vf_set(float x) { vf a; EACH a.at[i] = x; return a; }
 INLINE vf vf_zero(void) { return vf_set(0); }
@@ -110,10 +110,19 @@ INLINE vi vi_dot_codes(vi a, vi w, vi x) { return scalar_dot(a, w, x, 0); }
 INLINE vi vi_dot_bytes(vi a, vi w, vi x) { return scalar_dot(a, w, x, 1); }
 
 /* the eight sums of a dot product */
-INLINE v8 v8_zero(void) { return vf_zero(); }
-INLINE v8 v8_load(const float *p) { return vf_load(p); }
-INLINE v8 v8_from_f16(const uint16_t *p) { return vf_from_f16(p); }
-INLINE v8 v8_from_bf16(const uint16_t *p) { return vf_from_bf16(p); }
-INLINE v8 v8_muladd(v8 s, v8 a, v8 b) { return vf_add(s, vf_mul(a, b)); } /* s + a*b, two roundings */
-INLINE void v8_store(float *p, v8 a) { vf_store(p, a); }
+INLINE vp vp_zero(void) { return vf_zero(); }
+INLINE vp vp_load(const float *p) { return vf_load(p); }
+INLINE vp vp_from_f16(const uint16_t *p) { return vf_from_f16(p); }
+INLINE vp vp_from_bf16(const uint16_t *p) { return vf_from_bf16(p); }
+INLINE vp vp_muladd(vp s, vp a, vp b) { return vf_add(s, vf_mul(a, b)); } /* s + a*b, two roundings */
+INLINE void vp_store(float *p, vp a) { vf_store(p, a); }
+/* Of four vectors their sums ((0+1)+(2+3))+((4+5)+(6+7)): PAIR floats for each. */
+INLINE void vp_trees(const vp a[4], float *out)
+{
+    for (int i = 0; i < 4; i++) {
+        float s[8];
+        vp_store(s, a[i]);
+        out[i] = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+    }
+}
 #endif
