@@ -1,0 +1,16 @@
+#version 450
+#extension GL_GOOGLE_include_directive : require
+/* GLU. */
+#include "common.glsl"
+#include "math.glsl"
+layout(local_size_x = 64) in;
+layout(std430, set = 0, binding = 1) readonly buffer X { float x[]; };
+layout(std430, set = 0, binding = 2) readonly buffer U { float u[]; };
+layout(std430, set = 0, binding = 3) buffer Y { float y[]; };
+void main()
+{
+    uint c = gl_GlobalInvocationID.x;
+    if (c >= p.ocols) return;
+    uint i = gl_WorkGroupID.y * p.ocols + c;
+    y[i] = glu_of(x[i], u[i], p.act);
+}
