@@ -150,7 +150,7 @@ static int32_t make_device(fak_device *d, fak_error *e)
         d->align = l->minUniformBufferOffsetAlignment;
     if (d->align < 16) d->align = 16;
     d->block_max = least(d->adapter.allocation_max, 2ull << 30) / d->align * d->align;
-    d->piece_max = least(least(l->maxStorageBufferRange, d->block_max), d->opt.piece);
+    d->piece_max = least(l->maxStorageBufferRange, d->block_max);
     int32_t s = vk_result(d, vkCreateDevice(d->adapter.phys, &info, NULL, &d->vk), "the device", e);
     if (s) return s;
     vkGetDeviceQueue(d->vk, d->adapter.family, 0, &d->queue);

@@ -11,7 +11,7 @@ const fak_option vk_options[] = {
     {"recorded", "0|1", "1", "record ranges once; 0: each op at its call"},
     {"fused", "0|1", "1", "offer fused ops"},
     {"stage", "256..1073741824", "1048576", "bytes of a part of the ring that rows go through"},
-    {"piece", "65536..4294967295", "4294967295", "bytes that a kernel sees of a buffer, at most"},
+    {"piece", "4096..4294967295", "4294967295", "bytes of a weight that lie together, at most"},
     {"memory", "0..1099511627776", "0", "bytes of device memory; 0: what there is"},
     {"fail-alloc", "0..1000000", "0", "fail an allocation of device memory"},
     {"fail-submit", "0..1000000", "0", "fail a submit"},

@@ -96,7 +96,8 @@ static int fits_already(weight_set *w, const fak_value *v, const uint32_t *value
 
 static int lay_segments(fak_program *p, tensor *t, int whole)
 {
-    uint64_t row = row_bytes(t), most = p->d->piece_max / row;
+    uint64_t row = row_bytes(t), room = p->d->piece_max;
+    uint64_t most = (room < p->d->opt.piece ? room : p->d->opt.piece) / row;
     uint32_t each = most < t->rows ? (uint32_t)most : t->rows;
     if (!each || (whole && each < t->rows)) return 0;
     t->segments = (t->rows + each - 1) / each;
