@@ -29,6 +29,13 @@ enum {
 static const fak_bound bound = {
     .cosine = 0.9999f, .norm_ratio = 0.002f, .rel_l2 = 0.01f, .max_abs = 0.1f};
 
+/* The contract's order gives its bits where subnormals are kept and divisions are rounded right; drivers
+ * do not tell (SwiftShader, which flushes, says as much as llvmpipe), so only what was seen is claimed. */
+static int gives_bits(const fak_device *d)
+{
+    return d->opt.exact && d->adapter.driver_id == VK_DRIVER_ID_MESA_LLVMPIPE;
+}
+
 static int32_t open_device(uint32_t index, const fak_setting *set, uint32_t n, fak_device **out,
                            const fak_opened **facts, fak_error *e)
 {
@@ -37,13 +44,13 @@ static int32_t open_device(uint32_t index, const fak_setting *set, uint32_t n, f
     if (s) return s;
     d->host = host;
     d->facts = (fak_opened){.struct_size = sizeof d->facts,
-                            .klass = d->opt.exact ? FAK_REFERENCE : FAK_APPROX,
+                            .klass = gives_bits(d) ? FAK_REFERENCE : FAK_APPROX,
                             .caps = CAPS,
                             .numerics = NUMERICS,
                             .upload_dtypes = UPLOAD,
                             .ops = d->opt.fused ? (uint32_t)OPS : (uint32_t)CORE_OPS,
                             .op_stride = sizeof *table,
-                            .bounds = d->opt.exact ? 0 : 1,
+                            .bounds = gives_bits(d) ? 0 : 1,
                             .bound_stride = sizeof bound,
                             .op = table,
                             .bound = &bound};

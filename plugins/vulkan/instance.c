@@ -123,6 +123,7 @@ static int look_at(VkPhysicalDevice phys, adapter *a)
     vkGetPhysicalDeviceMemoryProperties(phys, &a->memory);
     memcpy(a->uuid, more.deviceUUID, sizeof a->uuid);
     memcpy(a->driver, driver.driverName, sizeof a->driver);
+    a->driver_id = driver.driverID;
     a->allocation_max = more.maxMemoryAllocationSize;
     a->has_budget = has_extension(phys, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     return features.timelineSemaphore != 0;

@@ -5,8 +5,7 @@
 #include <string.h>
 
 enum { X = 0, W = 1, Y = 2, Z = 3 }; /* places in job.bind: bindings 1 to 4 */
-enum { THREADS = 64, GROUPS_MOST = 32768, ROW_COLUMNS = 16 };
-enum { TILE_FEW = 4, TILE_MANY = 8 };
+enum { THREADS = 64, GROUPS_MOST = 32768, ROW_COLUMNS = 16, ROW_OUTPUTS = 64 };
 
 typedef struct maker {
     fak_program *p;
@@ -85,13 +84,16 @@ static void spec(job *j, uint32_t id, uint32_t n)
     for (int i = 0; i < SHAPES; i++) j->kernel[i].spec[id] = n;
 }
 
-/* Each writes into its own copy of the tile: rows of a workgroup. */
-static void tile(maker *m, job *j, uint32_t x)
+/* Rows and outputs that are computed together, by shape.  More in a row's kernel no longer unroll. */
+static void tile(maker *m, job *j, uint32_t count)
 {
-    static const uint32_t rows[SHAPES] = {1, TILE_FEW, TILE_MANY};
+    static const uint32_t group_rows[SHAPES] = {1, 4, 8}, row_rows[SHAPES] = {1, 4, 4};
+    const uint32_t *rows = m->p->d->opt.rows ? row_rows : group_rows;
+    uint32_t x = m->p->d->opt.rows ? up(count, ROW_OUTPUTS) : count;
     for (int i = 0; i < SHAPES; i++) {
         j->kernel[i].spec[1] = rows[i];
-        j->grid[i] = grid_at(m, (grid){x, m->wanted ? PER_WANTED : PER_ROW, rows[i]});
+        j->grid[i] = grid_at(m, (grid){x < GROUPS_MOST ? x : GROUPS_MOST,
+                                       m->wanted ? PER_WANTED : PER_ROW, rows[i]});
     }
 }
 
@@ -201,8 +203,7 @@ static void add_product(maker *m, const product *q)
         if (end > g->first + g->rows) end = g->first + g->rows;
         if (first >= end) continue;
         uint32_t count = q->glu ? rows : end - first;
-        uint32_t x = by_row ? up(count, THREADS) : count < GROUPS_MOST ? count : GROUPS_MOST;
-        job *j = add(m, by_row ? SHADER_MATMUL_ROW : SHADER_MATMUL, x);
+        job *j = add(m, by_row ? SHADER_MATMUL_ROW : SHADER_MATMUL, 1);
         bind_value(m, j, X, q->x);
         bind_segment(m, j, q->w[0], g, t);
         split_outputs(m, j, q);
@@ -215,7 +216,7 @@ static void add_product(maker *m, const product *q)
         spec(j, 2, q->add != 0);
         spec(j, 3, q->glu);
         spec(j, 4, q->cols % 4 != 0);
-        tile(m, j, x);
+        tile(m, j, count);
     }
 }
 

@@ -33,6 +33,7 @@ typedef struct adapter { /* a physical device that could be used */
     uint8_t uuid[VK_UUID_SIZE];
     uint64_t allocation_max;
     char driver[VK_MAX_DRIVER_NAME_SIZE];
+    VkDriverId driver_id;
     uint32_t family; /* of its queue */
     int has_budget;  /* VK_EXT_memory_budget */
 } adapter;
@@ -67,7 +68,7 @@ typedef struct pipeline { kernel key; VkPipeline vk; } pipeline;
 
 typedef struct options {
     uint32_t rows;      /* kernels that need no shared memory: an output an invocation */
-    uint32_t exact;     /* rows, and in the contract's order throughout: class Reference */
+    uint32_t exact;     /* rows, and in the contract's order throughout */
     uint32_t recorded, fused;
     uint64_t stage, piece, memory; /* bytes: of a part of the ring; of a weight's piece; that there are */
     uint64_t fail_alloc, fail_submit, lose; /* numbers of what fails; UINT64_MAX: nothing */

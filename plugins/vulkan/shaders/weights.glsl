@@ -54,6 +54,15 @@ vec4 bytes_of(uint w)
 {
     return vec4(w & 255u, w >> 8 & 255u, w >> 16 & 255u, w >> 24);
 }
+/* Of Q4_0 and Q4_1: the word that has quad c of row o, and the quad 16 columns from it. */
+uint nibble_word(uint o, uint c)
+{
+    return wt[o * p.a_row + (c >> 3) * 4u + (c & 3u)];
+}
+vec4 nibbles_of(uint w)
+{
+    return bytes_of(w & 0x0f0f0f0fu) - (DTYPE == Q4_0 ? 8.0 : 0.0);
+}
 /* The codes of quad c of row o; plain numbers as they are. */
 vec4 codes_of(uint o, uint c)
 {
@@ -72,10 +81,7 @@ vec4 codes_of(uint o, uint c)
         return vec4(bitfieldExtract(w, 0, 8), bitfieldExtract(w, 8, 8), bitfieldExtract(w, 16, 8),
                     bitfieldExtract(w, 24, 8));
     }
-    if (DTYPE == Q4_0 || DTYPE == Q4_1) {
-        uint w = wt[at + (c >> 3) * 4u + (c & 3u)] >> (c >> 2 & 1u) * 4u;
-        return bytes_of(w & 0x0f0f0f0fu) - (DTYPE == Q4_0 ? 8.0 : 0.0);
-    }
+    if (DTYPE == Q4_0 || DTYPE == Q4_1) return nibbles_of(nibble_word(o, c) >> (c >> 2 & 1u) * 4u);
     if (DTYPE == Q4_K) {
         uint j = c >> 3 & 7u;
         uint w = wt[at + (c >> 6) * 32u + (j >> 1) * 8u + (c & 7u)] >> (j & 1u) * 4u;
