@@ -10,6 +10,7 @@ const fak_option vk_options[] = {
      "row: no shared memory, for devices that are a CPU; exact: so, in the contract's order"},
     {"recorded", "0|1", "1", "record ranges once; 0: each op at its call"},
     {"fused", "0|1", "1", "offer fused ops"},
+    {"barriers", "0|1", "1", "0: none between dispatches, which is wrong: what validation must see"},
     {"stage", "256..1073741824", "1048576", "bytes of a part of the ring that rows go through"},
     {"piece", "4096..4294967295", "4294967295", "bytes of a weight that lie together, at most"},
     {"memory", "0..1099511627776", "0", "bytes of device memory; 0: what there is"},
@@ -18,7 +19,19 @@ const fak_option vk_options[] = {
     {"lose-device", "0..1000000", "0", "lose the device at a submit"},
 };
 /* clang-format on */
-enum { KERNELS, RECORDED, FUSED, STAGE, PIECE, MEMORY, FAIL_ALLOC, FAIL_SUBMIT, LOSE, COUNT };
+enum {
+    KERNELS,
+    RECORDED,
+    FUSED,
+    BARRIERS,
+    STAGE,
+    PIECE,
+    MEMORY,
+    FAIL_ALLOC,
+    FAIL_SUBMIT,
+    LOSE,
+    COUNT
+};
 const uint32_t vk_option_count = COUNT;
 
 static int32_t refuse(fak_error *e, uint32_t index, const char *before, const char *values)
@@ -76,6 +89,7 @@ int32_t vk_read_options(options *o, const fak_setting *set, uint32_t n, int is_c
                    .exact = value[KERNELS] == 3,
                    .recorded = (uint32_t)value[RECORDED],
                    .fused = (uint32_t)value[FUSED],
+                   .barriers = (uint32_t)value[BARRIERS],
                    .stage = value[STAGE] / 4 * 4,
                    .piece = value[PIECE],
                    .memory = value[MEMORY],

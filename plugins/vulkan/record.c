@@ -133,10 +133,11 @@ uint32_t vk_record(fak_program *p, VkCommandBuffer cb, uint32_t first, uint32_t 
     for (uint32_t i = first; i < end; i++) {
         touched t[BINDINGS];
         uint32_t n = touches(p, &p->jobs[i], t);
-        if (conflict(&h, t, n)) {
+        if (p->d->opt.barriers && conflict(&h, t, n)) {
             vk_barrier(cb);
             h.n = 0;
         }
+        if (h.n + n > TOUCHED) h.n = 0;
         memcpy(h.at + h.n, t, n * sizeof *t);
         h.n += n;
         dispatch(p, cb, &p->jobs[i], shape);

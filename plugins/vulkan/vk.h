@@ -69,7 +69,7 @@ typedef struct pipeline { kernel key; VkPipeline vk; } pipeline;
 typedef struct options {
     uint32_t rows;      /* kernels that need no shared memory: an output an invocation */
     uint32_t exact;     /* rows, and in the contract's order throughout */
-    uint32_t recorded, fused;
+    uint32_t recorded, fused, barriers;
     uint64_t stage, piece, memory; /* bytes: of a part of the ring; of a weight's piece; that there are */
     uint64_t fail_alloc, fail_submit, lose; /* numbers of what fails; UINT64_MAX: nothing */
 } options;

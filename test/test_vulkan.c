@@ -1,0 +1,146 @@
+/* test_vulkan - plugins/vulkan on a model, step by step: a token is one submit, recorded ranges give what
+ * eager ones give, nothing is taken after load; told: dispatches, and what a token costs the calling
+ * thread.  usage: test_vulkan PLUGIN.so MODEL [NAME=VALUE ...].  77 where the device is absent. */
+#include "../core/plugin.h"
+#include "../core/rig.h"
+#include "../core/session.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { PROMPT = 9, TOKENS = 12, CONTEXT = 64, SETTINGS = 8 };
+static const uint32_t prompt[PROMPT] = {5, 17, 101, 2, 33, 64, 150, 8, 90};
+static const char *plugin_path, *model_path;
+static fak_setting set[SETTINGS + 1]; /* the last: recorded=0|1 */
+static uint32_t settings;
+static plugins all;
+static device host;
+static gguf *file;
+static model m;
+
+typedef struct told { /* of the tokens after the prompt */
+    uint32_t id[TOKENS], evicted;
+    fak_stats before, after;
+    double host_us;
+} told;
+
+static double thread_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static void open_session(session *s, device *dev)
+{
+    fak_error e = {0};
+    session_options o = {.context = CONTEXT, .slots = 3, .rows = 16, .act = FAK_ACT_F32};
+    o.flags = FAK_EVICTABLE;
+    if (session_open(s, &m, dev, &host, &o, NULL, NULL, &e)) fail_msg("%s", e.message);
+    assert_int_equal(s->program.holes, 0);
+}
+
+/* A prompt, tokens one by one, a clone that goes on alone, an eviction. */
+static void generate(session *s, device *dev, told *t)
+{
+    uint32_t slot, other, id;
+    int there;
+    fak_error e = {0};
+    int32_t rc = kv_take(&s->kv, &slot, &e);
+    if (!rc) rc = session_feed(s, slot, prompt, PROMPT, FAK_WANT_ARGMAX, 0, &id, &e);
+    t->before = rig_stats(dev, &there);
+    double start = thread_us();
+    for (int i = 0; !rc && i < TOKENS; i++) {
+        t->id[i] = id;
+        rc = session_feed(s, slot, &t->id[i], 1, FAK_WANT_ARGMAX, 0, &id, &e);
+    }
+    t->host_us = (thread_us() - start) / TOKENS;
+    t->after = rig_stats(dev, &there);
+    if (!rc) rc = kv_clone(&s->kv, slot, PROMPT, &other, &e);
+    if (!rc) rc = session_feed(s, other, t->id, 3, FAK_WANT_ARGMAX, 0, &id, &e);
+    if (!rc) assert_int_equal(id, t->id[3]);
+    if (!rc) rc = kv_evict(&s->kv, slot, 2, 5, &e);
+    if (!rc) rc = session_feed(s, slot, prompt, 2, FAK_WANT_ARGMAX, 0, &t->evicted, &e);
+    if (rc) fail_msg("%s", e.message);
+}
+
+static void run_on(plugin *p, uint32_t n, told *t)
+{
+    device dev;
+    session s;
+    fak_error e = {0};
+    if (device_open(&dev, p, 0, set, n, &e)) fail_msg("%s", e.message);
+    open_session(&s, &dev);
+    generate(&s, &dev, t);
+    session_close(&s);
+    device_close(&dev);
+}
+
+static void test_tokens(void **state)
+{
+    static told reference, of[2];
+    session s;
+    (void)state;
+    open_session(&s, &host);
+    generate(&s, &host, &reference);
+    session_close(&s);
+    for (uint32_t recorded = 0; recorded < 2; recorded++) {
+        told *t = &of[recorded];
+        set[settings] = (fak_setting){"recorded", recorded ? "1" : "0"};
+        run_on(&all.at[0], settings + 1, t);
+        uint64_t submits = t->after.submits - t->before.submits;
+        uint64_t dispatches = t->after.dispatches - t->before.dispatches;
+        print_message("%s: %.2f submits, %.1f dispatches, %.0f us of the calling thread a token\n",
+                      recorded ? "recorded" : "eager", (double)submits / TOKENS,
+                      (double)dispatches / TOKENS, t->host_us);
+        assert_int_equal(submits, TOKENS);
+        assert_int_equal(t->after.allocations, t->before.allocations);
+        assert_int_equal(t->after.bytes_down - t->before.bytes_down, 4 * TOKENS);
+        assert_memory_equal(t->id, reference.id, sizeof t->id);
+        assert_int_equal(t->evicted, reference.evicted);
+    }
+    assert_int_equal(of[0].after.dispatches - of[0].before.dispatches,
+                     of[1].after.dispatches - of[1].before.dispatches);
+}
+
+static int open_all(void)
+{
+    static const plugin_host services;
+    fak_error e = {0};
+    if (plugins_open(&all, &(plugin_search){plugin_path, NULL, 1}, &services, &e) ||
+        plugin_load(&all, plugins_linked_in(&all, "cpu-ref"), &e) ||
+        plugin_load(&all, &all.at[0], &e) ||
+        device_open(&host, plugins_linked_in(&all, "cpu-ref"), 0, NULL, 0, &e) ||
+        gguf_open(&file, model_path, &e) || model_open(&m, file, 0, CONTEXT, &e)) {
+        printf("%s\n", e.message);
+        return strstr(e.message, "absent") ? 77 : 1;
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tokens)};
+    if (argc < 3) return 2;
+    plugin_path = argv[1];
+    model_path = argv[2];
+    for (int i = 3; i < argc && settings < SETTINGS; i++) {
+        char *equals = strchr(argv[i], '=');
+        if (!equals) return 2;
+        *equals = '\0';
+        set[settings++] = (fak_setting){argv[i], equals + 1};
+    }
+    int rc = open_all();
+    if (!rc) rc = cmocka_run_group_tests(tests, NULL, NULL);
+    model_close(&m);
+    gguf_close(file);
+    device_close(&host);
+    plugins_close(&all);
+    return rc;
+}
