@@ -67,7 +67,9 @@ int32_t vk_instance_get(fak_error *e)
                       "the Vulkan loader finds no driver that works: its files (icd.d/*.json) "
                       "are not there, are malformed, or name libraries that cannot be opened");
     if (r == VK_ERROR_OUT_OF_HOST_MEMORY)
-        return absent(e, r, "no host memory for a Vulkan instance");
+        return absent(e, r,
+                      "the Vulkan loader has no host memory, which it also says of a driver's file "
+                      "(icd.d/*.json) that is malformed");
     char sentence[96];
     snprintf(sentence, sizeof sentence, "vkCreateInstance fails with %d", (int)r);
     return absent(e, r, sentence);

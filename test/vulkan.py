@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""vulkan.py PART DRIVER FAKRUN PLUGINS STEPS MODELS NO_VULKAN: plugins/vulkan on one driver.
+
+PART: absent, tiny, opcheck, validation, real, real-short.  DRIVER: lavapipe, swiftshader.  What is not
+installed is skipped by exit status 77 and a sentence; scripts/setup-vulkan installs it.
+"""
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PART, DRIVER = sys.argv[1:3]
+FAKRUN, PLUGINS, STEPS, MODELS, NO_VULKAN = (os.path.abspath(a) for a in sys.argv[3:8])
+SO = os.path.join(PLUGINS, "fak-backend-vulkan.so")
+ROOM = tempfile.mkdtemp(prefix="fak-test-vulkan-")
+ICD = {"lavapipe": "/usr/share/vulkan/icd.d/lvp_icd.*.json",
+       "swiftshader": "/usr/lib/chromium/vk_swiftshader_icd.json"}[DRIVER]
+LAYER = "/usr/lib/chromium/libVkLayer_khronos_validation.so"
+# What the vendors' own code keeps: plugins/vulkan/README.md.
+EXCEPT = ["--except", "open files=SwiftShader keeps the memory file of its compiler"] * (DRIVER == "swiftshader")
+
+
+def environment(**more):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("FAK_", "VK_"))}
+    icd = glob.glob(ICD)
+    clean.update(HOME=ROOM, XDG_CACHE_HOME=os.path.join(ROOM, "cache"), FAK_PLUGIN_PATH=PLUGINS,
+                 VK_DRIVER_FILES=icd[0] if icd else "none", VK_ICD_FILENAMES=icd[0] if icd else "none")
+    clean.update(more)
+    return clean
+
+
+def run(*args, program=FAKRUN, timeout=1700, **env):
+    return subprocess.run([program, *args], env=environment(**env), stdin=subprocess.DEVNULL,
+                          check=False, capture_output=True, timeout=timeout, text=True)
+
+
+def tiny(name):
+    return os.path.join(MODELS, name + ".gguf")
+
+
+def generate(model, backend, *more, n=8, **env):
+    return run("-m", model, "-p", "Hello the world", "-n", str(n), "--backend", backend, "--act", "f32",
+               "--trust", *more, **env)
+
+
+class Absent(unittest.TestCase):
+    def refused(self, *sentences, **env):
+        said = generate(tiny("tiny-f32"), "vulkan", **env)
+        self.assertEqual(said.returncode, 2, said.stderr)
+        self.assertEqual(said.stdout, "")
+        for sentence in ("has no device: absent: ", *sentences):
+            self.assertIn(sentence, said.stderr)
+
+    def driver(self, text):
+        path = os.path.join(ROOM, "driver.json")
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(text)
+        return {"VK_DRIVER_FILES": path, "VK_ICD_FILENAMES": path}
+
+    def test_no_loader(self):
+        self.refused("libvulkan.so.1", LD_PRELOAD=NO_VULKAN)
+
+    def test_no_driver(self):
+        self.refused("icd.d", VK_DRIVER_FILES="/nowhere.json", VK_ICD_FILENAMES="/nowhere.json")
+
+    def test_malformed_driver(self):
+        for text in ("{", "", "[]", "{}", '{"ICD": 3}'):
+            self.refused("icd.d", **self.driver(text))
+
+    def test_driver_without_library(self):
+        icd = {"file_format_version": "1.0.0", "ICD": {"library_path": "/no/lib.so", "api_version": "1.3.0"}}
+        self.refused("icd.d", **self.driver(json.dumps(icd)))
+
+    def test_never_silently(self):
+        """Without a name another is taken, also where vulkan is the only file."""
+        said = run("-m", tiny("tiny-f32"), "-p", "x", "-n", "1", "--trust")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertRegex(said.stderr, "not vulkan: class approx")
+        said = run("-m", tiny("tiny-f32"), "-p", "x", "--trust", FAK_BACKEND="vulkan",
+                   VK_DRIVER_FILES="/nowhere.json", VK_ICD_FILENAMES="/nowhere.json")
+        self.assertEqual(said.returncode, 2, said.stderr)  # no other in its place
+
+
+class Tiny(unittest.TestCase):
+    OPTIONS = [[], ["kernels=group"], ["stage=256"], ["fused=0"], ["piece=16384"], ["kernels=exact"]]
+
+    def test_software_is_told(self):
+        said = run("backends", "-v", "--json", "--trust")
+        backend = next(b for b in json.loads(said.stdout)["backends"] if b["name"] == "vulkan")
+        self.assertEqual(backend["devices"][0]["kind"], "software")
+
+    def test_steps(self):
+        """One submit a token, no memory after load, the reference's ids, a clone, an eviction."""
+        for options in self.OPTIONS:
+            for model in ("tiny-q4_1", "tiny-q6_k") if options else ("tiny-f32", "tiny-q4_1", "tiny-q6_k"):
+                said = run(SO, tiny(model), *options, program=STEPS)
+                self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+                told = [line for line in said.stdout.splitlines() if "a token" in line]
+                print(model, *options, "; ".join(told), file=sys.stderr)
+
+    def test_texts(self):
+        for model in ("tiny-f16", "tiny-bf16", "tiny-q8_0", "tiny-q4_0", "tiny-q4_k", "tiny-untied"):
+            for kv in ("f32", "f16") if model == "tiny-f16" else ("f32",):
+                right = generate(tiny(model), "cpu-ref", "--kv", kv)
+                said = generate(tiny(model), "vulkan", "--kv", kv)
+                self.assertEqual((said.returncode, said.stdout), (0, right.stdout), said.stderr)
+
+    def test_no_room(self):
+        said = generate(tiny("tiny-f32"), "vulkan", "-o", "memory=100000")
+        self.assertNotEqual(said.returncode, 0)
+        self.assertRegex(said.stderr, r"takes \d+ bytes of device memory; 100000 are free")
+
+    def test_lost(self):
+        said = generate(tiny("tiny-f32"), "vulkan", "-o", "lose-device=6")
+        self.assertEqual(said.returncode, 1)
+        self.assertIn("the device is lost", said.stderr)
+
+
+class Opcheck(unittest.TestCase):
+    def check(self, *options, only=()):
+        said = run("opcheck", SO, "--trust", "-q", "--json", "-", *options, *only, *EXCEPT)
+        evidence = json.loads(said.stdout)
+        failed = [c for c in evidence["checks"] if c["verdict"] == "FAIL"]
+        self.assertEqual(failed, [], options)
+        self.assertEqual(said.returncode, 0)
+        passed = [c for c in evidence["checks"] if c["verdict"] == "PASS"]
+        print(DRIVER, *options, *only, f"{len(passed)} passed", file=sys.stderr)
+        return evidence
+
+    def test_all(self):
+        self.assertEqual(self.check()["device"]["class"], "approx")
+
+    def test_ops_of_groups(self):
+        self.check("-o", "kernels=group", only=["--rungs", "1"])
+
+    def test_the_bits(self):
+        """In the contract's order llvmpipe gives the reference's bits; SwiftShader flushes subnormals."""
+        kind = self.check("-o", "kernels=exact", only=["--rungs", "1,2,3"])["device"]["class"]
+        self.assertEqual(kind, "reference" if DRIVER == "lavapipe" else "approx")
+
+
+class Validation(unittest.TestCase):
+    """Chromium's layer sees hazards from dispatch to dispatch; Debian's own does not."""
+
+    def log_of(self, *options):
+        log = os.path.join(ROOM, "log")
+        layer = {"file_format_version": "1.2.0",
+                 "layer": {"name": "VK_LAYER_KHRONOS_validation", "type": "GLOBAL", "library_path": LAYER,
+                           "api_version": "1.3.250", "implementation_version": "1", "description": "it"}}
+        with open(os.path.join(ROOM, "layer.json"), "w", encoding="utf-8") as out:
+            json.dump(layer, out)
+        with open(os.path.join(ROOM, "vk_layer_settings.txt"), "w", encoding="utf-8") as out:
+            for line in ("validate_sync = true", "syncval_shader_accesses_heuristic = true",
+                         "debug_action = VK_DBG_LAYER_ACTION_LOG_MSG", f"log_filename = {log}",
+                         "report_flags = error,warn"):
+                print(f"khronos_validation.{line}", file=out)
+        said = run(SO, tiny("tiny-q4_1"), *options, program=STEPS, VK_LAYER_PATH=ROOM,
+                   VK_LAYER_SETTINGS_PATH=ROOM, VK_INSTANCE_LAYERS="VK_LAYER_KHRONOS_validation")
+        self.assertIn("Validation Layer Info", said.stdout)  # it was there
+        with open(log, encoding="utf-8") as lines:
+            return lines.read()
+
+    def test_nothing_to_say(self):
+        for options in ([], ["kernels=group"], ["fused=0"], ["stage=256"]):
+            self.assertEqual(self.log_of(*options), "", options)
+
+    def test_a_hazard_is_seen(self):
+        self.assertIn("hazard detected", self.log_of("barriers=0"))
+
+
+class Real(unittest.TestCase):
+    model = os.environ.get("FAK_TEST_MODEL", "")
+
+    def test_text(self):
+        n = 16 if DRIVER == "lavapipe" else 4  # SwiftShader takes seconds for a token
+        right = generate(self.model, "cpu-ref", n=n)
+        said = generate(self.model, "vulkan", n=n)
+        self.assertEqual((said.returncode, said.stdout), (0, right.stdout), said.stderr)
+
+    def test_every_position(self):
+        if PART == "real" and DRIVER == "lavapipe":
+            said = run("opcheck", SO, "--trust", "-m", self.model, "--rungs", "5", "--seconds", "1500", *EXCEPT)
+            self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+
+    def test_steps(self):
+        if DRIVER == "lavapipe":
+            said = run(SO, self.model, program=STEPS)
+            self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+            print(said.stdout, file=sys.stderr)
+
+
+def missing():
+    if not glob.glob(ICD):
+        return f"{ICD} is not here"
+    if PART == "validation" and not os.path.exists(LAYER):
+        return f"{LAYER} is not here"
+    if PART.startswith("real") and not Real.model:
+        return "FAK_TEST_MODEL does not name the model"
+    return ""
+
+
+if __name__ == "__main__":
+    if missing():
+        print(f"vulkan on {DRIVER}: {missing()}; scripts/setup-vulkan installs the drivers")
+        sys.exit(77)
+    chosen = {"absent": "Absent", "tiny": "Tiny", "opcheck": "Opcheck", "validation": "Validation",
+              "real": "Real", "real-short": "Real"}[PART]
+    unittest.main(argv=[sys.argv[0], chosen], verbosity=2)
