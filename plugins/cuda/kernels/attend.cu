@@ -1,0 +1,121 @@
+/* ATTENTION, flash-style.
+ * attend_row    short spans: a block takes heads of one row, and one part of the keys
+ *               grid (kv heads * groups of QUERIES heads, rows, splits)
+ * attend_merge  adds the parts up; only where splits > 1.  grid (heads, rows)
+ * attend_tile   long spans: a block takes QUERIES of a span's (row, head)s that share a kv head
+ *               grid (kv heads, rows * heads of a group / QUERIES) */
+#include "attend.h"
+
+/* Does attend_tile take this span? */
+DEV bool is_tiled(const step_span &span)
+{
+    return span.rows >= TILED_ROWS;
+}
+
+DEV float *partial_of(const attend_args &a, uint64_t row, uint32_t head, uint32_t split)
+{
+    return at<float>(a.partial) + ((row * a.heads + head) * a.splits + split) * (a.kv.dim + 2);
+}
+
+/* This split's share of pages [begin, end), as keys. */
+DEV void take_split(const attend_args &a, uint32_t split, attend_job &j)
+{
+    uint32_t first = j.begin / KV_PAGE, pages = (j.end + KV_PAGE - 1) / KV_PAGE - first;
+    uint32_t each = (pages + a.splits - 1) / a.splits;
+    uint32_t begin = (first + split * each) * KV_PAGE, end = begin + each * KV_PAGE;
+    j.begin = begin > j.begin ? begin : j.begin;
+    j.end = end < j.end ? end : j.end;
+}
+
+DEV void store_partial(const attend_args &a, const attend_job &j, const attend_shared &s,
+                       uint32_t split, const float *o)
+{
+    uint32_t dim = a.kv.dim, t = threadIdx.x;
+    UNROLL for (uint32_t k = 0; k < PER_THREAD; k++) {
+        uint32_t e = t + k * THREADS, i = e / dim;
+        if (e >= j.n * dim) break;
+        partial_of(a, s.row[i], s.head[i], split)[e % dim] = o[k];
+    }
+    if (t >= j.n) return;
+    float *sums = partial_of(a, s.row[t], s.head[t], split) + dim;
+    sums[0] = s.m[t];
+    sums[1] = s.l[t];
+}
+
+KERNEL(attend_row, attend_args)
+{
+    SHARED(attend_shared, s);
+    DYNAMIC(float, memory);
+    uint32_t r = blockIdx.y, group = a.heads / a.kv.heads, groups = (group + QUERIES - 1) / QUERIES;
+    if (r >= rows_of(a.step, SCOPE_ROWS)) return;
+    step_row row = row_of(a.step, r);
+    if (is_tiled(span_of(a.step, row.span))) return;
+    uint32_t first = blockIdx.x % groups * QUERIES, left = group - first;
+    attend_job j = {least(left, QUERIES), row.span, blockIdx.x / groups, 0,
+                    row.pos + 1, memory, memory + QUERIES * a.kv.dim};
+    if (a.window && j.end > a.window) j.begin = j.end - a.window;
+    take_split(a, blockIdx.z, j);
+    if (threadIdx.x < j.n)
+        set_query(a, s, threadIdx.x, r, j.kv_head * group + first + threadIdx.x);
+    float o[PER_THREAD];
+    attend(a, j, s, o);
+    if (a.splits > 1)
+        store_partial(a, j, s, blockIdx.z, o);
+    else
+        store_rows(a, j, s, o);
+}
+
+KERNEL(attend_merge, attend_args)
+{
+    uint32_t h = blockIdx.x, r = blockIdx.y, dim = a.kv.dim;
+    if (r >= rows_of(a.step, SCOPE_ROWS)) return;
+    if (is_tiled(span_of(a.step, row_of(a.step, r).span))) return;
+    float m = -infinity();
+    for (uint32_t i = 0; i < a.splits; i++) {
+        float part = partial_of(a, r, h, i)[dim];
+        m = part > m ? part : m;
+    }
+    float against = m == -infinity() ? 0.0f : m;
+    for (uint32_t c = threadIdx.x; c < dim; c += THREADS) {
+        float o = 0, l = 0;
+        for (uint32_t i = 0; i < a.splits; i++) {
+            const float *p = partial_of(a, r, h, i);
+            float weight = exp_(p[dim] - against);
+            o = fmaf(p[c], weight, o);
+            l = fmaf(p[dim + 1], weight, l);
+        }
+        at<float>(a.y)[(static_cast<uint64_t>(r) * a.heads + h) * dim + c] = o * (1.0f / l);
+    }
+}
+
+/* Queries [from, end) of all (row, head of the group)s, which are of one span. */
+DEV void attend_some(const attend_args &a, attend_shared &s, float *memory, uint32_t span,
+                     uint32_t from, uint32_t end)
+{
+    uint32_t group = a.heads / a.kv.heads, t = threadIdx.x;
+    attend_job j = {end - from, span, blockIdx.x, 0, row_of(a.step, (end - 1) / group).pos + 1,
+                    memory, memory + QUERIES * a.kv.dim};
+    uint32_t lowest = row_of(a.step, from / group).pos + 1;
+    if (a.window && lowest > a.window) j.begin = lowest - a.window;
+    if (t < j.n) set_query(a, s, t, (from + t) / group, j.kv_head * group + (from + t) % group);
+    float o[PER_THREAD];
+    attend(a, j, s, o);
+    store_rows(a, j, s, o);
+    __syncthreads(); /* the next ones set the queries anew */
+}
+
+KERNEL(attend_tile, attend_args)
+{
+    SHARED(attend_shared, s);
+    DYNAMIC(float, memory);
+    uint32_t group = a.heads / a.kv.heads, all = rows_of(a.step, SCOPE_ROWS) * group;
+    uint32_t i = blockIdx.y * QUERIES, stop = least(i + QUERIES, all);
+    while (i < stop) { /* span by span */
+        uint32_t number = row_of(a.step, i / group).span;
+        step_span span = span_of(a.step, number);
+        uint32_t end = (span.row + span.rows) * group;
+        end = least(end, stop);
+        if (is_tiled(span)) attend_some(a, s, memory, number, i, end);
+        i = end;
+    }
+}
