@@ -6,6 +6,9 @@ is a killer once it is a meson test.  What changes nothing that can be seen is n
 out.
 """
 
+import pathlib
+import re
+
 MUTANTS = []
 
 
@@ -385,3 +388,26 @@ group(
     ("the wrong layer's op", "o->layer == (r->layered ? asked.layer : FAK_NO_INDEX)",
      "o->layer == (r->layered ? asked.layer + (asked.layer < 2) : FAK_NO_INDEX)"),
 )
+
+# ---- the kernels of plugins/cuda: every barrier, every mask of a shuffle -----------------------
+
+
+def kernel_races(folder="plugins/cuda/kernels"):
+    root = pathlib.Path(__file__).resolve().parent.parent
+    narrow = ("0x7fffffffu", "0xfffffffeu", "0x0000ffffu")
+    for path in sorted((root / folder).iterdir()):
+        text, counts = path.read_text(), {}
+        for hit in re.finditer(r"__syncthreads\(\);|__shfl_\w+\((FULL),", text):
+            what = "mask" if hit[1] else "barrier"
+            counts[what] = number = counts.get(what, 0) + 1
+            start = text.rindex("\n", 0, hit.start())
+            while text.count(text[start:hit.end()]) > 1:  # the lines before make it the only one
+                start = text.rindex("\n", 0, start)
+            old = text[start:hit.end()]
+            for new in narrow if hit[1] else (";",):
+                changed = old[:hit.start() - start] + (hit[0].replace("FULL", new) if hit[1] else new)
+                group("cuda", f"{folder}/{path.name}", "cuda_races",
+                      (f"{path.name}, {what} {number}" + (f" {new}" if hit[1] else ""), old, changed))
+
+
+kernel_races()

@@ -139,8 +139,9 @@ static int32_t judge_room(fak_program *p, const weight_set *lender, fak_report *
     cuda_find_fit(p, lender, room, r);
     return cuda_fail(e, FAK_E_MEMORY, FAK_NO_INDEX,
                      "the program takes %" PRIu64 " bytes of device memory; %" PRIu64 " of %" PRIu64
-                     " are free",
-                     all, room, total);
+                     " are free; kv of %" PRIu32 " positions in steps of %" PRIu32
+                     " rows would fit",
+                     all, room, total, r->fit_kv_tokens, r->fit_rows);
 }
 
 static int32_t build(fak_program *p, const fak_plan *plan, fak_program *weights_of,

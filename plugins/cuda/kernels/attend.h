@@ -108,7 +108,6 @@ DEV void attend(const attend_args &a, const attend_job &j, attend_shared &s, flo
         __syncthreads();
         accumulate(a, j, s, o);
     }
-    __syncthreads(); /* sums of weights are there for all; what is shared may be set anew after it */
 }
 
 DEV void store_rows(const attend_args &a, const attend_job &j, const attend_shared &s, const float *o)

@@ -39,7 +39,11 @@ const int kernel_count = sizeof kernel_table / sizeof *kernel_table;
 namespace sim
 {
 
-enum { THREADS_MAX = 1024, STACK = 256 << 10, CANARY = 64 };
+enum {
+    THREADS_MAX = 1024,
+    STACK = (256 << 10) + 320, /* so that the tops of stacks lie in different lines of the cache */
+    CANARY = 64
+};
 fiber *current;
 dim block_at, block_size, grid_size;
 uint64_t slot[WARPS_MAX][2][32];
@@ -182,7 +186,7 @@ static bool release_warps(uint32_t n)
 static uint32_t draw(uint32_t below)
 {
     seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return static_cast<uint32_t>(seed >> 33) % below;
+    return static_cast<uint32_t>((seed >> 33) * below >> 31);
 }
 
 /* Runs every fiber that can go on, in an order of its own; how many have ended. */

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""cuda_sim.py FAKRUN PLUGINS MODELS WHAT: plugins/cuda in emulation.
+
+WHAT  host           sentences, options, faults, tokens of tiny models
+      ops ORDER      opcheck, all rungs, fibers in that order (0, ascending, proves nothing), both classes
+      races          the parts of ops that see a race soonest, in two orders: what kills mutants
+      real           SmolLM2 (FAK_TEST_MODEL): eight tokens, the bits of cpu-ref
+The real plugin file, where it was built, is tried too: with the emulated libcuda.so.1.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+FAKRUN, PLUGINS, MODELS = (os.path.abspath(a) for a in sys.argv[1:4])
+WHAT = sys.argv[4:]
+SIM = os.path.join(PLUGINS, "fak-backend-cuda-sim.so")
+REAL = os.path.join(PLUGINS, "fak-backend-cuda.so")
+ROOM = tempfile.mkdtemp(prefix="fak-test-cuda-")
+DTYPES = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q6_k"]
+
+
+def run(*args, sim="", **env):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("FAK_")}
+    clean.update(HOME=ROOM, XDG_CACHE_HOME=os.path.join(ROOM, "cache"), FAK_CUDA_SIM=sim, **env)
+    return subprocess.run([FAKRUN, *args], env=clean, stdin=subprocess.DEVNULL, check=False,
+                          capture_output=True, timeout=1500, text=True)
+
+
+def model(name):
+    return os.path.join(MODELS, name + ".gguf")
+
+
+def generate(name, *args, plugin=SIM, n="8", **env):
+    return run("-m", model(name), "-p", "Hello the world", "-n", n, "--json", "--backend-path",
+               plugin, "--trust", *args, **env)
+
+
+def ids(said):
+    return json.loads(said.stdout)["ids"]
+
+
+class Host(unittest.TestCase):
+    def refused(self, said, sentence, status=2):
+        self.assertEqual(said.returncode, status, said.stderr)
+        self.assertRegex(said.stderr, sentence)
+
+    def test_no_driver(self):
+        """One line says why; whoever is chosen by itself is chosen as before."""
+        for sim, why in (("version=12040", r"absent: the CUDA driver is of version 12\.4; the kernels "
+                                           r"need 13\.0 or newer"),
+                         ("devices=0", "absent: the CUDA driver is there, but no card is")):
+            said = run("backends", "--backend-path", SIM, "--trust", sim=sim)
+            lines = [line for line in said.stdout.splitlines() if "absent" in line]
+            self.assertEqual(len(lines), 1, said.stdout)
+            self.assertRegex(lines[0], why)
+            self.refused(generate("tiny-f32", sim=sim), why)
+        if not os.path.exists(REAL):
+            return
+        said = run("backends", "-v", "--backend-path", REAL, "--trust")
+        if "device 0:" not in said.stdout:  # there may be a card
+            self.assertRegex(said.stdout, r"(?m)^cuda .*absent: ")
+
+    def test_the_real_file(self):
+        if not os.path.exists(REAL):
+            return
+        folder = os.path.join(PLUGINS, "cuda", "sim")
+        said = generate("tiny-f32", "-o", "exact=1", plugin=REAL, LD_LIBRARY_PATH=folder)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertIn("discrete", said.stderr)
+        self.assertEqual(ids(said), ids(generate("tiny-f32", "-o", "exact=1")))
+
+    def test_options(self):
+        for option, part in (("exact=2", "0 to 1"), ("fused=x", "0 to 1"), ("graph=", "0 to 1"),
+                             ("fail-alloc=9999999", "0 to 1000000"), ("speed=9", "it has: exact, fused")):
+            said = generate("tiny-f32", "-o", option)
+            self.refused(said, re.escape(part))
+            self.assertIn(option.split("=")[0], said.stderr)
+
+    def test_never_chosen(self):
+        said = run("-m", "none.gguf", "-p", "x", "--trust", FAK_PLUGIN_PATH=PLUGINS)
+        self.assertNotRegex(said.stderr, "backend cuda-sim .*fastest")
+        self.assertIn("none.gguf", said.stderr)
+
+    def test_tokens(self):
+        """Every dtype, with and without fused ops and graphs: the ids of the reference."""
+        for dtype in DTYPES:
+            right = ids(run("-m", model("tiny-" + dtype), "-p", "Hello the world", "-n", "8", "--json",
+                            "--backend", "cpu-ref"))
+            for options in (["exact=1"], ["exact=1", "fused=0"], ["exact=1", "graph=0"]):
+                more = [w for o in options for w in ("-o", o)]
+                said = generate("tiny-" + dtype, *more, sim="order=3")
+                self.assertEqual(said.returncode, 0, said.stderr)
+                self.assertEqual(ids(said), right, (dtype, options))
+
+    def test_sticky(self):
+        """A kernel that fails loses the card: one sentence with the first cause, nothing kept."""
+        for k in (1, 2, 7, 40, 90):
+            for graph in ("0", "1"):
+                said = generate("tiny-f32", "-o", "graph=" + graph, sim=f"fail-launch={k}")
+                self.refused(said, "CUDA_ERROR_ILLEGAL_ADDRESS, an illegal memory access", 1)
+                self.assertEqual(said.stdout, "")
+        self.refused(generate("tiny-f32", "-o", "lose-device=3"), "lost at submit 3", 1)
+
+    def test_memory(self):
+        """What does not fit is refused before work, with both numbers; any allocation may fail."""
+        said = generate("tiny-f32", sim="memory=560000")
+        self.assertIn(said.returncode, (1, 2))
+        self.assertEqual(said.stdout, "")
+        fits = re.search(r"takes \d+ bytes of device memory; 560000 of 560000 are free; kv of \d+ positions",
+                         said.stderr)
+        self.assertTrue(fits, said.stderr)
+        said = generate("tiny-f32", "--ctx", "64", sim="memory=560000")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        seen = 0
+        for k in range(1, 200):
+            said = generate("tiny-f32", "-o", f"fail-alloc={k}", n="2")
+            if not said.returncode:
+                break
+            seen += 1
+            self.assertIn(said.returncode, (1, 2), said.stderr)
+            self.assertRegex(said.stderr, r"\d+ bytes of device memory asked, refused by option "
+                                          r"fail-alloc; \d+ of \d+ are free")
+        self.assertGreater(seen, 20)
+
+
+class Ops(unittest.TestCase):
+    def check(self, order, exact, *more, rungs=None):
+        args = [*more, *(["--rungs", rungs] if rungs else [])]
+        said = run("opcheck", SIM, "--trust", "-q", "--json", "-", "-o", f"exact={exact}", *args,
+                   sim=f"order={order}")
+        self.assertTrue(said.stdout, (order, exact, more, said.stderr[-2000:]))
+        evidence = json.loads(said.stdout)
+        failed = [c for c in evidence["checks"] if c["verdict"] == "FAIL"]
+        self.assertEqual(failed, [], (order, exact, more))
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertEqual(evidence["device"]["class"], "reference" if exact else "approx")
+        return len(evidence["checks"])
+
+    @unittest.skipUnless(WHAT[0] == "ops", "")
+    def test_ops(self):
+        """Every rung; a model whose dimensions are beyond twice a tile and no multiple of one."""
+        for exact in (0, 1):
+            self.assertGreater(self.check(WHAT[1], exact, "-m", model("odd-f32")), 350)
+            for dtype in ("f16", "q8_0", "q4_1"):
+                self.check(WHAT[1], exact, "-m", model("odd-" + dtype), rungs="5")
+
+    @unittest.skipUnless(WHAT[0] == "races", "")
+    def test_races(self):
+        for order in (1, 2):
+            for exact in (0, 1):
+                for dtype in ("f32", "q4_1"):
+                    self.check(order, exact, "-m", model("odd-" + dtype), rungs="5")
+        for order in (1, 2):
+            for exact in (0, 1):
+                self.check(order, exact, rungs="1")
+        self.check(1, 1, rungs="3")
+
+    @unittest.skipUnless(WHAT[0] == "real", "")
+    def test_real(self):
+        real = os.environ.get("FAK_TEST_MODEL")
+        if not real:
+            self.skipTest("FAK_TEST_MODEL names no model")
+        args = ("-m", real, "-p", "The capital of France is", "-n", "8", "--json")
+        right = ids(run(*args, "--dtype", "f32", "--backend", "cpu-ref"))
+        said = run(*args, "--dtype", "f32", "--backend-path", SIM, "--trust", sim="order=1")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertEqual(ids(said), right)
+        print("tokens a second:", json.loads(said.stdout)["timing"]["decode_tok_s"], file=sys.stderr)
+        exact = run(*args, "--backend-path", SIM, "--trust", "-o", "exact=1", sim="order=2")
+        self.assertEqual(ids(exact), ids(run(*args, "--backend", "cpu-ref")))
+
+
+if __name__ == "__main__":
+    chosen = "Host" if WHAT == ["host"] else "Ops"
+    if WHAT[:1] == ["real"] and not os.environ.get("FAK_TEST_MODEL"):
+        print("FAK_TEST_MODEL names no model")
+        sys.exit(77)
+    unittest.main(argv=[sys.argv[0], chosen], verbosity=2)
