@@ -3,7 +3,8 @@
 
 WHAT  host           sentences, options, faults, tokens of tiny models
       ops ORDER      opcheck, all rungs, fibers in that order (0, ascending, proves nothing), both classes
-      races          the parts of ops that see a race soonest, in two orders: what kills mutants
+      races STEPS    the parts of ops that see a race soonest, in two orders, and the program STEPS
+                     (test_cuda_steps): what kills mutants
       real           SmolLM2 (FAK_TEST_MODEL): eight tokens, the bits of cpu-ref
 The real plugin file, where it was built, is tried too: with the emulated libcuda.so.1.
 """
@@ -150,6 +151,10 @@ class Ops(unittest.TestCase):
 
     @unittest.skipUnless(WHAT[0] == "races", "")
     def test_races(self):
+        for order in (1, 2):
+            said = subprocess.run([WHAT[1], SIM], env={**os.environ, "FAK_CUDA_SIM": f"order={order}"},
+                                  check=False, capture_output=True, timeout=300, text=True)
+            self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
         for order in (1, 2):
             for exact in (0, 1):
                 for dtype in ("f32", "q4_1"):

@@ -1,4 +1,4 @@
-/* driver - libcuda.so.1 as far as ../host/driver.h goes, over fibers.  One card, one context, one stream.
+/* driver - libcuda.so.1 as far as ../host/driver.h goes, over fibers.  One context; all streams are one.
  * Stricter than a real one: a call without a current context, a launch of a kernel that is not resident or
  * of a graph that was not uploaded, a copy that leaves its allocation, are errors.
  *
@@ -24,7 +24,7 @@ static pthread_mutex_t big = PTHREAD_MUTEX_INITIALIZER; /* everything is one car
 static stream work;
 static list captured;
 static unsigned long long resident[4]; /* kernels that are */
-static unsigned references, streams;
+static unsigned references;
 static __thread int depth; /* contexts on this thread's stack */
 static unsigned long long version = 13000, devices = 1;
 
@@ -318,15 +318,13 @@ cu_result cuMemFreeHost(void *p)
 cu_result cuStreamCreate(cu_stream *s, unsigned flags)
 {
     ENTER(0);
-    if (flags != CU_NON_BLOCKING || streams++) return CU_INVALID_VALUE;
+    if (flags != CU_NON_BLOCKING) return CU_INVALID_VALUE;
     *s = the_stream;
     return CU_OK;
 }
 
 cu_result cuStreamDestroy_v2(cu_stream)
 {
-    lock hold;
-    streams = 0;
     return CU_OK;
 }
 
