@@ -1,6 +1,8 @@
-/* pool - threads that share out work by chunks.  A job is phases one after another; a phase ends when its
- * chunks are done, not when all threads have come: one that the system has put aside holds up no more
- * than the chunk that it has taken.  Results cannot depend on who takes what: chunks write apart.
+/* pool - threads that share out work by chunks.  A job is phases one after another.  Each thread has a
+ * share of a phase's chunks, neighbours in memory, and takes them in order; who has none left takes from
+ * the end of another's.  A phase ends when its chunks are done, not when all threads have come: one that
+ * the system has put aside holds up no more than the chunk that it has taken.  Results cannot depend on
+ * who takes what: chunks write apart.
  *
  * Who ends a phase's last chunk goes on: phases of one chunk at once, alone; the next one with more is
  * opened for all.  Who waits spins a little, then sleeps.  Where waits take long, something else needs
