@@ -121,7 +121,8 @@ uint32_t cpu_matrices(const fak_op *op, uint32_t *first);
 int cpu_appends(const fak_op *op, uint32_t operand[3]); /* k, v, tab of an op that appends; 0: it does not */
 
 /* memory.c */
-void *cpu_map(uint64_t bytes); /* zero pages, touched on use, large where they can be; NULL */
+/* Zero pages that take memory when they are used, large ones where that is wished and can be; NULL. */
+void *cpu_map(uint64_t bytes, int large);
 void cpu_unmap(void *at, uint64_t bytes);
 /* Places values, weights and kv; fills the report; takes memory unless dry. */
 int32_t cpu_lay_out(fak_program *p, fak_program *weights_of, fak_report *report, int dry);

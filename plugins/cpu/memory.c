@@ -10,8 +10,9 @@
 /* ---- pages ---- */
 
 #if defined __wasi__
-void *cpu_map(uint64_t bytes)
+void *cpu_map(uint64_t bytes, int large)
 {
+    (void)large;
     return (size_t)bytes == bytes ? calloc(1, (size_t)bytes) : NULL;
 }
 
@@ -21,14 +22,14 @@ void cpu_unmap(void *at, uint64_t bytes)
     free(at);
 }
 #else
-void *cpu_map(uint64_t bytes)
+void *cpu_map(uint64_t bytes, int large)
 {
     if ((size_t)bytes != bytes) return NULL;
     void *at = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) return NULL;
 #if defined MADV_HUGEPAGE
-    if (bytes >= 8u << 20) madvise(at, (size_t)bytes, MADV_HUGEPAGE); /* a wish */
+    if (large) madvise(at, (size_t)bytes, MADV_HUGEPAGE); /* a wish */
 #endif
     return at;
 }
@@ -186,7 +187,7 @@ static int32_t take_weights(fak_program *p, fak_program *of)
     *w = (weight_set){.refs = 1, .count = p->values, .at = calloc(p->values, sizeof *w->at)};
     if (!w->at) return FAK_E_MEMORY;
     w->bytes = place_weights(p, w->at);
-    w->base = w->bytes ? cpu_map(w->bytes) : NULL;
+    w->base = w->bytes ? cpu_map(w->bytes, 1) : NULL;
     return w->base || !w->bytes ? FAK_OK : FAK_E_MEMORY;
 }
 
@@ -230,10 +231,10 @@ static int32_t take(fak_program *p, const places *l, const uint32_t temp[TEMPS])
 {
     uint64_t rows = p->limits.rows > p->limits.wanted ? p->limits.rows : p->limits.wanted, at = 0;
     for (uint32_t k = 0; k < TEMPS; k++) p->arena_bytes += aligned(rows * temp[k] * sizeof(float));
-    p->arena = cpu_map(p->arena_bytes + 64);
-    p->panels = cpu_map(p->panel_bytes + 64);
-    p->scratch = cpu_map(p->scratch_bytes * p->d->threads + 64);
-    p->kv.base = p->kv.bytes ? cpu_map(p->kv.bytes) : NULL;
+    p->arena = cpu_map(p->arena_bytes + 64, 0);
+    p->panels = cpu_map(p->panel_bytes + 64, 0);
+    p->scratch = cpu_map(p->scratch_bytes * p->d->threads + 64, 0);
+    p->kv.base = p->kv.bytes ? cpu_map(p->kv.bytes, 0) : NULL;
     p->kv.length = calloc(p->limits.slots + 1ul, sizeof *p->kv.length);
     p->step = malloc(p->limits.step_bytes + p->limits.rows * 4ul);
     p->position = malloc(p->limits.rows * 8ul + 8);
