@@ -58,7 +58,7 @@ enum shader {
     SHADER_TAKE, SHADERS
 };
 typedef struct spirv { const uint32_t *code; size_t bytes; } spirv;
-extern const spirv vk_spirv[SHADERS]; /* spirv.c */
+extern const spirv vk_spirv[SHADERS]; /* made by shaders/embed.py */
 
 typedef struct kernel { /* a shader with its constants */
     enum shader shader;
