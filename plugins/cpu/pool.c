@@ -11,6 +11,7 @@
 
 #if defined __linux__
 #include <linux/futex.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -19,7 +20,7 @@
 #include <unistd.h>
 
 enum { THREADS_MAX = 256, SPINS = 2000, LINE = 64 };
-static const double solo_first_s = 0.005, solo_most_s = 0.2, calm_s = 0.05;
+static const double solo_first_s = 0.005, solo_most_s = 0.2, calm_s = 0.2;
 
 /* A share: its turn (24 bits), its first chunk (20), its end (20). */
 enum { CHUNK_BITS = 20 };
@@ -44,7 +45,9 @@ struct pool {
     const pool_job *job;
     uint32_t phase, count; /* the phase of this turn, its chunks */
     double alone_until, alone_s, calm_since;
-    double longest; /* seconds of the caller's longest chunk of the job */
+    double shortest; /* seconds of the caller's shortest chunk of the turn `timed` */
+    uint32_t timed;
+    int slow; /* in this job the caller waited, or was put aside, for longer than a chunk explains */
     uint64_t long_waits;
     char apart[LINE];
     _Atomic uint32_t turn; /* a number for each phase that was opened, and OVER after the last */
@@ -101,17 +104,26 @@ static void open_phase(pool *p, uint32_t phase, uint32_t chunks)
     set_turn(p, turn);
 }
 
+/* Is the caller to work alone still? */
+static int alone(pool *p, uint32_t thread)
+{
+    if (thread || p->alone_until <= 0) return 0;
+    if (seconds() < p->alone_until) return 1;
+    p->alone_until = 0;
+    return 0;
+}
+
 /* From `phase` on: what has one chunk is done here, the first with more is opened. */
 static void go_on(pool *p, uint32_t phase, uint32_t thread)
 {
     const pool_job *j = p->job;
     for (; phase < j->end; phase++) {
         uint32_t n = j->chunks(j->self, phase);
-        if (n > 1) {
+        if (n > 1 && !alone(p, thread)) {
             open_phase(p, phase, n);
             return;
         }
-        if (n) j->work(j->self, phase, 0, thread);
+        for (uint32_t c = 0; c < n; c++) j->work(j->self, phase, c, thread);
     }
     set_turn(p, atomic_load(&p->turn) | OVER);
 }
@@ -133,6 +145,20 @@ static int64_t claim(pool *p, uint32_t turn, uint32_t thread)
     return -1;
 }
 
+static int is_slow(const pool *p, double took)
+{
+    return took > 3 * p->shortest + 100e-6;
+}
+
+/* A chunk of the caller took so long: chunks of a phase are alike. */
+static void judge(pool *p, uint32_t turn, double took)
+{
+    if (p->timed != turn) p->shortest = took;
+    p->timed = turn;
+    if (is_slow(p, took)) p->slow = 1;
+    if (took < p->shortest) p->shortest = took;
+}
+
 /* Takes a chunk and does it; 0 when there was none to take. */
 static int take(pool *p, uint32_t turn, uint32_t thread)
 {
@@ -142,7 +168,7 @@ static int take(pool *p, uint32_t turn, uint32_t thread)
     uint32_t n = p->count, phase = p->phase;
     double start = thread ? 0 : seconds();
     j->work(j->self, phase, (uint32_t)chunk, thread);
-    if (!thread && seconds() - start > p->longest) p->longest = seconds() - start;
+    if (!thread) judge(p, turn, seconds() - start);
     if (atomic_fetch_add(&p->done, 1) + 1 == n) go_on(p, phase + 1, thread);
     return 1;
 }
@@ -177,22 +203,14 @@ static void *help(void *self)
 
 /* ---- a job ---- */
 
-static void run_alone(const pool_job *j)
-{
-    for (uint32_t phase = j->first; phase < j->end; phase++) {
-        uint32_t n = j->chunks(j->self, phase);
-        for (uint32_t c = 0; c < n; c++) j->work(j->self, phase, c, 0);
-    }
-}
-
-/* Waits for the others; was it longer than any chunk could explain? */
-static int await_others(pool *p, uint32_t turn)
+/* Waits for the others: they end a chunk each. */
+static void await_others(pool *p, uint32_t turn)
 {
     double start = seconds();
-    return await(p, turn) && seconds() - start > 3 * p->longest + 100e-6;
+    if (await(p, turn) && p->timed == turn && is_slow(p, seconds() - start)) p->slow = 1;
 }
 
-/* A wait was long: alone for a while, twice as long as the last time unless it has been calm since. */
+/* Something else needs the processors: alone for a while, twice as long as the last time unless it has been calm since. */
 static void withdraw(pool *p)
 {
     double now = seconds();
@@ -206,19 +224,14 @@ static void withdraw(pool *p)
 
 void pool_run(pool *p, const pool_job *job)
 {
-    if (p->threads == 1 || (p->alone_until > 0 && seconds() < p->alone_until)) {
-        run_alone(job);
-        return;
-    }
     uint32_t turn;
-    int slow = 0;
-    p->alone_until = 0;
-    p->longest = 0;
+    p->slow = 0;
     p->job = job;
+    if (p->threads == 1) p->alone_until = INFINITY;
     go_on(p, job->first, 0);
     while (!((turn = atomic_load(&p->turn)) & OVER))
-        if (!take(p, turn, 0)) slow |= await_others(p, turn);
-    if (slow) withdraw(p);
+        if (!take(p, turn, 0)) await_others(p, turn);
+    if (p->slow) withdraw(p);
 }
 
 /* ---- open, close ---- */
