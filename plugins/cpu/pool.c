@@ -20,7 +20,8 @@
 #include <unistd.h>
 
 enum { THREADS_MAX = 256, SPINS = 2000, LINE = 64 };
-static const double solo_first_s = 0.005, solo_most_s = 0.2, calm_s = 0.2;
+/* Where threads together lose a tenth of so much time to others, the caller goes on alone for a while. */
+static const double window_s = 0.01, lost_most = 0.1, alone_first_s = 0.05, alone_most_s = 1;
 
 /* A share: its turn (24 bits), its first chunk (20), its end (20). */
 enum { CHUNK_BITS = 20 };
@@ -44,10 +45,10 @@ struct pool {
     share *share;   /* [threads] */
     const pool_job *job;
     uint32_t phase, count; /* the phase of this turn, its chunks */
-    double alone_until, alone_s, calm_since;
-    double shortest; /* seconds of the caller's shortest chunk of the turn `timed` */
+    double alone_until, alone_s;
+    double together_s, lost_s; /* since the last verdict */
+    double shortest;           /* seconds of the caller's shortest chunk of the turn `timed` */
     uint32_t timed;
-    int slow; /* in this job the caller waited, or was put aside, for longer than a chunk explains */
     uint64_t long_waits;
     char apart[LINE];
     _Atomic uint32_t turn; /* a number for each phase that was opened, and OVER after the last */
@@ -145,17 +146,17 @@ static int64_t claim(pool *p, uint32_t turn, uint32_t thread)
     return -1;
 }
 
-static int is_slow(const pool *p, double took)
+/* Chunks of a phase are alike: what takes far longer than one is lost. */
+static void note(pool *p, double took)
 {
-    return took > 3 * p->shortest + 100e-6;
+    if (took > 3 * p->shortest + 100e-6) p->lost_s += took - p->shortest;
 }
 
-/* A chunk of the caller took so long: chunks of a phase are alike. */
-static void judge(pool *p, uint32_t turn, double took)
+static void note_chunk(pool *p, uint32_t turn, double took)
 {
     if (p->timed != turn) p->shortest = took;
     p->timed = turn;
-    if (is_slow(p, took)) p->slow = 1;
+    note(p, took);
     if (took < p->shortest) p->shortest = took;
 }
 
@@ -168,7 +169,7 @@ static int take(pool *p, uint32_t turn, uint32_t thread)
     uint32_t n = p->count, phase = p->phase;
     double start = thread ? 0 : seconds();
     j->work(j->self, phase, (uint32_t)chunk, thread);
-    if (!thread) judge(p, turn, seconds() - start);
+    if (!thread) note_chunk(p, turn, seconds() - start);
     if (atomic_fetch_add(&p->done, 1) + 1 == n) go_on(p, phase + 1, thread);
     return 1;
 }
@@ -207,31 +208,37 @@ static void *help(void *self)
 static void await_others(pool *p, uint32_t turn)
 {
     double start = seconds();
-    if (await(p, turn) && p->timed == turn && is_slow(p, seconds() - start)) p->slow = 1;
+    if (await(p, turn)) note(p, seconds() - start);
 }
 
-/* Something else needs the processors: alone for a while, twice as long as the last time unless it has been calm since. */
-static void withdraw(pool *p)
+/* Does something else need the processors?  Then alone, twice as long as the last time. */
+static void judge(pool *p, double now)
 {
-    double now = seconds();
-    int calm = now - p->calm_since > calm_s;
-    p->alone_s = calm || p->alone_s <= 0 ? solo_first_s : p->alone_s * 2;
-    if (p->alone_s > solo_most_s) p->alone_s = solo_most_s;
-    p->alone_until = now + p->alone_s;
-    p->calm_since = p->alone_until;
-    p->long_waits++;
+    if (p->together_s < window_s) return;
+    if (p->lost_s > lost_most * p->together_s) {
+        p->alone_s = p->alone_s > 0 ? 2 * p->alone_s : alone_first_s;
+        if (p->alone_s > alone_most_s) p->alone_s = alone_most_s;
+        p->alone_until = now + p->alone_s;
+        p->long_waits++;
+    } else {
+        p->alone_s = 0;
+    }
+    p->together_s = p->lost_s = 0;
 }
 
 void pool_run(pool *p, const pool_job *job)
 {
     uint32_t turn;
-    p->slow = 0;
-    p->job = job;
+    double start = seconds();
     if (p->threads == 1) p->alone_until = INFINITY;
+    if (p->alone_until > start) start = p->alone_until;
+    p->job = job;
     go_on(p, job->first, 0);
     while (!((turn = atomic_load(&p->turn)) & OVER))
         if (!take(p, turn, 0)) await_others(p, turn);
-    if (p->slow) withdraw(p);
+    double end = seconds();
+    if (end > start) p->together_s += end - start;
+    judge(p, end);
 }
 
 /* ---- open, close ---- */

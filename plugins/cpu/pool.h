@@ -5,7 +5,7 @@
  * who takes what: chunks write apart.
  *
  * Who ends a phase's last chunk goes on: phases of one chunk at once, alone; the next one with more is
- * opened for all.  Who waits spins a little, then sleeps.  Where waits take long, something else needs
+ * opened for all.  Who waits spins a little, then sleeps.  Where much time is lost, something else needs
  * the processors: the caller then works alone for a while, longer each time, and tries again. */
 #ifndef POOL_H
 #define POOL_H
