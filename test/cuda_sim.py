@@ -3,6 +3,7 @@
 
 WHAT  host           sentences, options, faults, tokens of tiny models
       ops ORDER      opcheck, all rungs, fibers in that order (0, ascending, proves nothing), both classes
+      part ORDER     every op once, class approx: for builds with sanitizers
       races STEPS    the parts of ops that see a race soonest, in two orders, and the program STEPS
                      (test_cuda_steps): what kills mutants
       real           SmolLM2 (FAK_TEST_MODEL): eight tokens, the bits of cpu-ref
@@ -148,6 +149,10 @@ class Ops(unittest.TestCase):
             self.assertGreater(self.check(WHAT[1], exact, "-m", model("odd-f32")), 350)
             for dtype in ("f16", "q8_0", "q4_1"):
                 self.check(WHAT[1], exact, "-m", model("odd-" + dtype), rungs="5")
+
+    @unittest.skipUnless(WHAT[0] == "part", "")
+    def test_part(self):
+        self.check(WHAT[1], 0, rungs="1")
 
     @unittest.skipUnless(WHAT[0] == "races", "")
     def test_races(self):

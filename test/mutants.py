@@ -411,3 +411,16 @@ def kernel_races(folder="plugins/cuda/kernels"):
 
 
 kernel_races()
+
+group(
+    "cuda", "plugins/cuda/host/gpu.c", "cuda_host",
+    ("kernels are not resident", "if (!s) s = CALL(g, e, cuFuncLoad, g->kernel[i]);", ""),
+    ("graphs are not uploaded", "if (!s) s = CALL(g, e, cuGraphUpload, x->exec, g->stream);", ""),
+    ("a context stays pushed", "cu.cuCtxPopCurrent_v2(&mine);\n    return answer", "return answer"),
+    ("the first cause is forgotten", "if (!g->lost.code) g->lost = *why;", "g->lost = (fak_error){0};"),
+)
+group("cuda", "plugins/cuda/host/memory.c", "cuda_host",
+      ("pinned memory is kept", "gpu_unpin(g, p->down);", ""))
+group("cuda", "plugins/cuda/host/pages.c", "cuda_races",
+      ("shared pages are written", "if (i < have && kv->now.refs[old] == 1) continue;",
+       "if (i < have) continue;"))

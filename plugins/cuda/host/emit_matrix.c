@@ -94,7 +94,7 @@ static int32_t multiply(emitter *m, const input *x, const uint32_t *w, const gpu
                      .exact = p->d->exact};
     uint32_t blocks = 0;
     for (uint32_t i = 0; i < n; i++) {
-        a.part[i] = part_of(m, w[i], glu ? y[0] : y[i], blocks);
+        a.part[i] = part_of(m, w[i], y[i], blocks);
         if (!glu || !i) blocks += parts_of(a.part[i].out, c.outputs);
     }
     int32_t s = by_q8(m, w[0]) ? quantise(m, x) : FAK_OK;
@@ -195,8 +195,8 @@ static int32_t emit_ffn(emitter *m, const fak_op *o)
     int32_t s = norm(m, o, 2, &x);
     if (s) return s;
     hidden = temp_input(m, TEMP_HIDDEN, &x, p->value[o->in[2]].rows);
-    gpu_ptr y = whole ? hidden.rows : p->at[o->out[0]];
-    s = multiply(m, &x, &o->in[2], &y, 2, &gate);
+    gpu_ptr y = whole ? hidden.rows : p->at[o->out[0]], both[2] = {y, y};
+    s = multiply(m, &x, &o->in[2], both, 2, &gate);
     if (s || !whole) return s;
     y = p->at[o->out[0]];
     return multiply(m, &hidden, &o->in[4], &y, 1, &down);

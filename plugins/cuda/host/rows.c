@@ -101,7 +101,8 @@ int32_t cuda_wait(fak_program *p, uint64_t ticket, uint32_t timeout_ms, fak_erro
 static int32_t down_piece(fak_program *p, gpu_ptr from, char *dst, uint64_t bytes, fak_error *e)
 {
     uint64_t ticket = p->tickets + 1;
-    int full = ticket - p->told >= READS || p->staged + bytes > p->down_bytes;
+    int busy = ticket > READS - 1 && !is_told(p, ticket - (READS - 1));
+    int full = busy || p->staged + bytes > p->down_bytes;
     int32_t s = full ? cuda_wait(p, p->tickets, FAK_FOREVER, e) : gpu_lost(p->d->g, e);
     if (s) return s;
     if (full) p->staged = 0;
