@@ -77,7 +77,7 @@ typedef struct matmul_args {
     gpu_ptr step, x, residual;
     q8_rows q;
     matmul_part part[PARTS];
-    uint32_t scope, in, parts, epilogue, act, exact;
+    uint32_t scope, in, parts, epilogue, act, zero;
 } matmul_args;
 
 typedef struct rope_args { /* q to y with `heads`, and k, v to kv; either may be absent (heads 0) */

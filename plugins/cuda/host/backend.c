@@ -21,12 +21,15 @@ enum {
     ALL_OPS = sizeof table / sizeof *table, CORE_OPS = ALL_OPS - 7,
     CAPS = FAK_CAP_FUSED_ATTN | FAK_CAP_FUSED_FFN | FAK_CAP_GRAPH_COMPILE | FAK_CAP_ASYNC |
            FAK_CAP_DEVICE_MEMORY | FAK_CAP_CAPACITY_PROBE,
-    NUMERICS = FAK_ACT_F32 | FAK_ACT_Q8 | FAK_DETERMINISTIC,
+    NUMERICS = FAK_ACT_F32 | FAK_DETERMINISTIC,
+    /* Rounded to 8 bits, the least difference before becomes one as large as the rounding's: Q8
+     * activations are offered where every bit is the contract's. */
+    EXACT_NUMERICS = NUMERICS | FAK_ACT_Q8 | FAK_BATCH_INVARIANT,
     UPLOAD = 1 << FAK_F32 | 1 << FAK_F16 | 1 << FAK_BF16 | 1 << FAK_Q8_0 | 1 << FAK_Q4_0 |
              1 << FAK_Q4_1 | 1 << FAK_Q4_K | 1 << FAK_Q6_K
 };
 static const fak_option options[] = {
-    {"exact", "0|1", "0", "every op in the contract's order, as class Reference; slower"},
+    {"exact", "0|1", "0", "every op in the contract's order, as class Reference, Q8 activations too; slower"},
     {"fused", "0|1", "1", "offer fused ops"},
     {"graph", "0|1", "1", "replay the graph of a step; 0 launches its kernels one by one"},
     {"fail-alloc", "0..1000000", "0", "fail an allocation of device memory"},
@@ -110,7 +113,7 @@ static int32_t open_device(uint32_t index, const fak_setting *set, uint32_t n, f
     d->facts = (fak_opened){.struct_size = sizeof d->facts,
                             .klass = exact ? FAK_REFERENCE : FAK_APPROX,
                             .caps = CAPS & ~(fused ? 0u : (uint32_t)FAK_CAP_FUSED_FFN),
-                            .numerics = NUMERICS | (exact ? FAK_BATCH_INVARIANT : 0u),
+                            .numerics = exact ? EXACT_NUMERICS : NUMERICS,
                             .upload_dtypes = UPLOAD,
                             .ops = fused ? (uint32_t)ALL_OPS : (uint32_t)CORE_OPS,
                             .op_stride = sizeof *table,
@@ -140,7 +143,7 @@ static fak_backend backend = {
     .struct_size = sizeof backend,
     .abi_minor = FAK_ABI_MINOR,
     .caps = CAPS,
-    .numerics = NUMERICS | FAK_BATCH_INVARIANT,
+    .numerics = EXACT_NUMERICS,
     .upload_dtypes = UPLOAD,
     .options = OPTIONS,
     .option_stride = sizeof *options,

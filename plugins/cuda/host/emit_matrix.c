@@ -90,8 +90,7 @@ static int32_t multiply(emitter *m, const input *x, const uint32_t *w, const gpu
                      .in = x->cols,
                      .parts = glu ? 1 : n,
                      .epilogue = how->epilogue,
-                     .act = how->act,
-                     .exact = p->d->exact};
+                     .act = how->act};
     uint32_t blocks = 0;
     for (uint32_t i = 0; i < n; i++) {
         a.part[i] = part_of(m, w[i], y[i], blocks);

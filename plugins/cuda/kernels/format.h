@@ -270,4 +270,41 @@ DEV void load8(bf16, gpu_ptr w, gpu_ptr, uint64_t row, uint32_t col, uint32_t co
 {
     load8_halves<bf16>(w, row, col, cols, out);
 }
+
+/* Of block formats the eight are of one block: one scale, eight bytes. */
+DEV void load8(q8_0, gpu_ptr w, gpu_ptr scales, uint64_t row, uint32_t col, uint32_t cols, float *out)
+{
+    uint64_t e = row * cols + col;
+    float d = f32_of_f16(at<const uint16_t>(scales)[e / 32]);
+    int2 n = at<const int2>(w + e)[0];
+    const int word[2] = {n.x, n.y};
+    UNROLL for (int i = 0; i < 8; i++)
+        out[i] = d * static_cast<float>(static_cast<int8_t>(word[i / 4] >> (i % 4 * 8)));
+}
+
+DEV void load8_nibbles(gpu_ptr w, uint64_t e, int less, float *out)
+{
+    int2 n = at<const int2>(w + e / 32 * 16 + e % 16)[0];
+    int shift = static_cast<int>(e % 32 / 16 * 4);
+    const int word[2] = {n.x >> shift, n.y >> shift};
+    UNROLL for (int i = 0; i < 8; i++)
+        out[i] = static_cast<float>((word[i / 4] >> (i % 4 * 8) & 15) - less);
+}
+
+DEV void load8(q4_0, gpu_ptr w, gpu_ptr scales, uint64_t row, uint32_t col, uint32_t cols, float *out)
+{
+    uint64_t e = row * cols + col;
+    float d = f32_of_f16(at<const uint16_t>(scales)[e / 32]);
+    load8_nibbles(w, e, 8, out);
+    UNROLL for (int i = 0; i < 8; i++) out[i] = d * out[i];
+}
+
+DEV void load8(q4_1, gpu_ptr w, gpu_ptr scales, uint64_t row, uint32_t col, uint32_t cols, float *out)
+{
+    uint64_t e = row * cols + col;
+    const uint16_t *s = at<const uint16_t>(scales) + e / 32 * 2;
+    float d = f32_of_f16(s[0]), m = f32_of_f16(s[1]);
+    load8_nibbles(w, e, 0, out);
+    UNROLL for (int i = 0; i < 8; i++) out[i] = d * out[i] + m;
+}
 #endif

@@ -1,5 +1,5 @@
 /* MATMUL of block weights by Q8 activations, for a few rows: a warp an output, a lane a block of 32;
- * a block is loaded once for VEC_ROWS rows.  exact: the terms are added in order of blocks.
+ * a block is loaded once for VEC_ROWS rows; the terms are added in order of blocks.
  * grid (outputs / WARPS, rows / VEC_ROWS) */
 #include "matmul.h"
 
@@ -29,13 +29,10 @@ DEV void products_q8(const matmul_args &a, const matmul_part &p, uint32_t o, uin
         UNROLL for (uint32_t r = 0; r < VEC_ROWS; r++) {
             if (r >= rows) break;
             float v = lane < n ? term<F>(a, w, first + r, b) : 0.0f;
-            if (!a.exact) sum[r] = sum[r] + v;
-            for (uint32_t i = 0; a.exact && i < n; i++)
+            for (uint32_t i = 0; i < n; i++)
                 sum[r] = sum[r] + __shfl_sync(FULL, v, static_cast<int>(i));
         }
     }
-    UNROLL for (uint32_t r = 0; r < VEC_ROWS; r++)
-        if (r < rows && !a.exact) sum[r] = warp_sum(sum[r]);
 }
 
 template <class F> DEV void matvec_q8(const matmul_args &a)

@@ -10,6 +10,7 @@
 #define __device__
 #define __forceinline__ inline
 
+struct int2 { int x, y; };
 struct int4 { int x, y, z, w; };
 struct float4 { float x, y, z, w; };
 
