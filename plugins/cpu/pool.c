@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 enum { THREADS_MAX = 256, SPINS = 2000, LINE = 64 };
-/* Where threads together lose a tenth of so much time to others, the caller goes on alone for a while. */
-static const double window_s = 0.01, lost_most = 0.1, alone_first_s = 0.05, alone_most_s = 1;
+/* Where threads together lose a quarter of so much time to others, the caller goes on alone for a while. */
+static const double window_s = 0.01, lost_most = 0.25, alone_first_s = 0.02, alone_most_s = 1;
 
 /* A share: its turn (24 bits), its first chunk (20), its end (20). */
 enum { CHUNK_BITS = 20 };
