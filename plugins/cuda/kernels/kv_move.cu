@@ -49,14 +49,13 @@ KERNEL(kv_evict, evict_args)
             kv_store(a.kv, a.kv.k, row + i, rotated(memory + e - i, tab, i, dim, a.rot));
         }
         __syncthreads();
-        lift(a, a.kv.v, false, first, n, memory);
+        lift(a, a.kv.v, false, first, n, memory); /* what a thread lifts of v it puts down itself */
         __syncthreads();
         for (uint32_t e = threadIdx.x; e < n * dim; e += THREADS) {
             uint32_t pos = first + e / dim;
             uint64_t row = kv_index(a.kv, to[pos / KV_PAGE], blockIdx.x, pos);
             kv_store(a.kv, a.kv.v, row + e % dim, memory[e]);
         }
-        __syncthreads();
     }
 }
 
