@@ -47,6 +47,7 @@ struct pool {
     uint32_t phase, count; /* the phase of this turn, its chunks */
     double alone_until, alone_s;
     double together_s, lost_s; /* since the last verdict */
+    double slept_s;            /* of the caller, in this job */
     double shortest;           /* seconds of the caller's shortest chunk of the turn `timed` */
     uint32_t timed;
     uint64_t long_waits;
@@ -58,10 +59,10 @@ struct pool {
     _Atomic uint32_t sleepers, bell, quit;
 };
 
-static double seconds(void)
+static double seconds(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
@@ -109,7 +110,7 @@ static void open_phase(pool *p, uint32_t phase, uint32_t chunks)
 static int alone(pool *p, uint32_t thread)
 {
     if (thread || p->alone_until <= 0) return 0;
-    if (seconds() < p->alone_until) return 1;
+    if (seconds(CLOCK_MONOTONIC) < p->alone_until) return 1;
     p->alone_until = 0;
     return 0;
 }
@@ -146,18 +147,10 @@ static int64_t claim(pool *p, uint32_t turn, uint32_t thread)
     return -1;
 }
 
-/* Chunks of a phase are alike: what takes far longer than one is lost. */
-static void note(pool *p, double took)
-{
-    if (took > 3 * p->shortest + 100e-6) p->lost_s += took - p->shortest;
-}
-
 static void note_chunk(pool *p, uint32_t turn, double took)
 {
-    if (p->timed != turn) p->shortest = took;
+    if (p->timed != turn || took < p->shortest) p->shortest = took;
     p->timed = turn;
-    note(p, took);
-    if (took < p->shortest) p->shortest = took;
 }
 
 /* Takes a chunk and does it; 0 when there was none to take. */
@@ -167,9 +160,9 @@ static int take(pool *p, uint32_t turn, uint32_t thread)
     if (chunk < 0) return 0;
     const pool_job *j = p->job;
     uint32_t n = p->count, phase = p->phase;
-    double start = thread ? 0 : seconds();
+    double start = thread ? 0 : seconds(CLOCK_MONOTONIC);
     j->work(j->self, phase, (uint32_t)chunk, thread);
-    if (!thread) note_chunk(p, turn, seconds() - start);
+    if (!thread) note_chunk(p, turn, seconds(CLOCK_MONOTONIC) - start);
     if (atomic_fetch_add(&p->done, 1) + 1 == n) go_on(p, phase + 1, thread);
     return 1;
 }
@@ -204,11 +197,14 @@ static void *help(void *self)
 
 /* ---- a job ---- */
 
-/* Waits for the others: they end a chunk each. */
+/* Waits for the others, who end a chunk each.  Chunks of a phase are alike: far more than one is lost. */
 static void await_others(pool *p, uint32_t turn)
 {
-    double start = seconds();
-    if (await(p, turn)) note(p, seconds() - start);
+    double start = seconds(CLOCK_MONOTONIC);
+    if (!await(p, turn)) return;
+    double took = seconds(CLOCK_MONOTONIC) - start;
+    p->slept_s += took;
+    if (took > 3 * p->shortest + 100e-6) p->lost_s += took - p->shortest;
 }
 
 /* Does something else need the processors?  Then alone, twice as long as the last time. */
@@ -226,18 +222,23 @@ static void judge(pool *p, double now)
     p->together_s = p->lost_s = 0;
 }
 
+/* What the caller neither computed nor slept, it was put aside for: that is lost, too. */
 void pool_run(pool *p, const pool_job *job)
 {
     uint32_t turn;
-    double start = seconds();
+    double start = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
     if (p->threads == 1) p->alone_until = INFINITY;
-    if (p->alone_until > start) start = p->alone_until;
+    int together = p->alone_until <= start;
+    p->slept_s = 0;
     p->job = job;
     go_on(p, job->first, 0);
     while (!((turn = atomic_load(&p->turn)) & OVER))
         if (!take(p, turn, 0)) await_others(p, turn);
-    double end = seconds();
-    if (end > start) p->together_s += end - start;
+    if (!together) return;
+    double end = seconds(CLOCK_MONOTONIC), took = end - start;
+    double aside = took - (seconds(CLOCK_THREAD_CPUTIME_ID) - cpu) - p->slept_s;
+    if (aside > 0) p->lost_s += aside;
+    p->together_s += took;
     judge(p, end);
 }
 
