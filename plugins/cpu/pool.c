@@ -11,7 +11,6 @@
 
 #if defined __linux__
 #include <linux/futex.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -109,6 +108,7 @@ static void open_phase(pool *p, uint32_t phase, uint32_t chunks)
 /* Is the caller to work alone still? */
 static int alone(pool *p, uint32_t thread)
 {
+    if (p->threads == 1) return 1;
     if (thread || p->alone_until <= 0) return 0;
     if (seconds(CLOCK_MONOTONIC) < p->alone_until) return 1;
     p->alone_until = 0;
@@ -226,9 +226,9 @@ static void judge(pool *p, double now)
 void pool_run(pool *p, const pool_job *job)
 {
     uint32_t turn;
-    double start = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
-    if (p->threads == 1) p->alone_until = INFINITY;
-    int together = p->alone_until <= start;
+    int together = !alone(p, 0);
+    double start = together ? seconds(CLOCK_MONOTONIC) : 0;
+    double cpu = together ? seconds(CLOCK_THREAD_CPUTIME_ID) : 0;
     p->slept_s = 0;
     p->job = job;
     go_on(p, job->first, 0);
