@@ -60,8 +60,9 @@ typedef void attention_fn(const attention_args *);
 
 /* ---- the sets ---- */
 
-/* "Ops" that fill panels, and one that turns a packed group of 16 bits into F32 (row_fn, no op). */
+/* "Ops" that fill panels, and one that turns n values of 16 bits, whole groups, into F32. */
 enum { KERNEL_QUANTISE = 256, KERNEL_PANEL = 257, KERNEL_WIDEN = 258 };
+typedef void widen_fn(uint32_t n, const uint8_t *from, float *to);
 typedef void kernel_fn(void);
 typedef struct kernel {
     uint32_t op, dtype, tokens; /* tokens of a MATMUL's panel; dtype: of the weight, or of kv, or 0 */

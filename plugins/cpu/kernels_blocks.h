@@ -209,27 +209,4 @@ INLINE void matmul_blocks(const layout *l, const matmul_args *a, int tokens)
         for (int c = 0; c < tokens; c++) put(a, s, c, acc[c]);
     }
 }
-
-/* The layouts again, so that the compiler knows them. */
-#define BLOCKS(name, ...)                                                                          \
-    static const layout layout_##name = {__VA_ARGS__};                                             \
-    static void name##_1(const matmul_args *a) { matmul_blocks(&layout_##name, a, 1); }            \
-    static void name##_4(const matmul_args *a) { matmul_blocks(&layout_##name, a, 4); }            \
-    BLOCKS_WIDE(name)
-#if WIDE
-#define BLOCKS_WIDE(name)                                                                          \
-    static void name##_8(const matmul_args *a) { matmul_blocks(&layout_##name, a, 8); }            \
-    static void name##_12(const matmul_args *a) { matmul_blocks(&layout_##name, a, 12); }
-#else
-#define BLOCKS_WIDE(name)
-#endif
-
-BLOCKS(q8_0, FAK_Q8_0, 32, 34, 0, 0, 512, 0, 0, 0)
-BLOCKS(q4_0, FAK_Q4_0, 32, 18, 0, 0, 256, 0, 0, 8)
-BLOCKS(q4_1, FAK_Q4_1, 32, 20, 0, 0, 256, 288, 0, 0)
-BLOCKS(q5_0, FAK_Q5_0, 32, 22, 1, 256, 320, 0, 0, 16)
-BLOCKS(q5_1, FAK_Q5_1, 32, 24, 1, 256, 320, 352, 0, 0)
-BLOCKS(q4_k, FAK_Q4_K, 256, 144, 0, 0, 2048, 2080, 2112, 0)
-BLOCKS(q5_k, FAK_Q5_K, 256, 176, 1, 2048, 2560, 2592, 2624, 0)
-BLOCKS(q6_k, FAK_Q6_K, 256, 210, 2, 2048, 3328, 0, 3072, 32)
 #endif

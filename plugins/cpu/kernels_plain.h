@@ -72,30 +72,13 @@ INLINE void widen_values(uint32_t dtype, uint32_t n, const uint8_t *from, float 
     for (uint32_t i = 0; i < n; i += PAIR * 8) vp_store(to + i, plain_load(dtype, from + i * 2));
 }
 
-#define PLAIN(name, dtype)                                                                         \
-    static void name##_1(const matmul_args *a) { matmul_plain(dtype, a, 1); }                      \
-    static void name##_4(const matmul_args *a) { matmul_plain(dtype, a, 4); }                      \
-    PLAIN_WIDE(name, dtype)
-#if WIDE
-#define PLAIN_WIDE(name, dtype)                                                                    \
-    static void name##_8(const matmul_args *a) { matmul_plain(dtype, a, 8); }                      \
-    static void name##_12(const matmul_args *a) { matmul_plain(dtype, a, 12); }
-#else
-#define PLAIN_WIDE(name, dtype)
-#endif
-PLAIN(f32, FAK_F32)
-PLAIN(f16, FAK_F16)
-PLAIN(bf16, FAK_BF16)
-
-static void widen_f16(const fak_op *op, uint32_t n, const float *a, const float *b, float *y)
+static void widen_f16(uint32_t n, const uint8_t *from, float *to)
 {
-    (void)op, (void)b;
-    widen_values(FAK_F16, n, (const uint8_t *)a, y);
+    widen_values(FAK_F16, n, from, to);
 }
 
-static void widen_bf16(const fak_op *op, uint32_t n, const float *a, const float *b, float *y)
+static void widen_bf16(uint32_t n, const uint8_t *from, float *to)
 {
-    (void)op, (void)b;
-    widen_values(FAK_BF16, n, (const uint8_t *)a, y);
+    widen_values(FAK_BF16, n, from, to);
 }
 #endif

@@ -5,32 +5,41 @@
 #include "kernels_plain.h"
 #include "kernels_rows.h"
 
-/* ---- the table ---- */
+/* ---- MATMUL for each size of a panel; TILE: tokens of the largest ---- */
 
+#define TILED(name, fn, what, n)                                                                   \
+    static void name##_##n(const matmul_args *a) { fn(what, a, n); }
 #define ROW(op, dtype, tokens, fn) {op, dtype, tokens, (kernel_fn *)fn}
 #if WIDE
-#define ROWS_MATMUL(dtype, name)                                                                   \
-    ROW(FAK_OP_MATMUL, dtype, 1, name##_1), ROW(FAK_OP_MATMUL, dtype, 4, name##_4),                \
-        ROW(FAK_OP_MATMUL, dtype, 8, name##_8), ROW(FAK_OP_MATMUL, dtype, 12, name##_12)
 enum { TILE = 12 };
+#define MATMULS(name, fn, what)                                                                    \
+    TILED(name, fn, what, 1) TILED(name, fn, what, 4) TILED(name, fn, what, 8) TILED(name, fn, what, 12)
+#define ROWS_MATMUL(name, dtype)                                                                   \
+    ROW(FAK_OP_MATMUL, dtype, 1, name##_1), ROW(FAK_OP_MATMUL, dtype, 4, name##_4),                \
+        ROW(FAK_OP_MATMUL, dtype, 8, name##_8), ROW(FAK_OP_MATMUL, dtype, 12, name##_12),
 #else
-#define ROWS_MATMUL(dtype, name)                                                                   \
-    ROW(FAK_OP_MATMUL, dtype, 1, name##_1), ROW(FAK_OP_MATMUL, dtype, 4, name##_4)
 enum { TILE = 4 };
+#define MATMULS(name, fn, what) TILED(name, fn, what, 1) TILED(name, fn, what, 4)
+#define ROWS_MATMUL(name, dtype)                                                                   \
+    ROW(FAK_OP_MATMUL, dtype, 1, name##_1), ROW(FAK_OP_MATMUL, dtype, 4, name##_4),
 #endif
 
+MATMULS(f32, matmul_plain, FAK_F32)
+MATMULS(f16, matmul_plain, FAK_F16)
+MATMULS(bf16, matmul_plain, FAK_BF16)
+#define BLOCKS(name, ...)                                                                          \
+    static const layout layout_##name = {__VA_ARGS__};                                             \
+    MATMULS(name, matmul_blocks, &layout_##name)
+BLOCK_LAYOUTS(BLOCKS)
+
+/* ---- the table ---- */
+
+#define ROWS_BLOCKS(name, dtype, ...) ROWS_MATMUL(name, dtype)
 static const kernel rows[] = {
-    ROWS_MATMUL(FAK_F32, f32),
-    ROWS_MATMUL(FAK_F16, f16),
-    ROWS_MATMUL(FAK_BF16, bf16),
-    ROWS_MATMUL(FAK_Q8_0, q8_0),
-    ROWS_MATMUL(FAK_Q4_0, q4_0),
-    ROWS_MATMUL(FAK_Q4_1, q4_1),
-    ROWS_MATMUL(FAK_Q5_0, q5_0),
-    ROWS_MATMUL(FAK_Q5_1, q5_1),
-    ROWS_MATMUL(FAK_Q4_K, q4_k),
-    ROWS_MATMUL(FAK_Q5_K, q5_k),
-    ROWS_MATMUL(FAK_Q6_K, q6_k),
+    ROWS_MATMUL(f32, FAK_F32)
+    ROWS_MATMUL(f16, FAK_F16)
+    ROWS_MATMUL(bf16, FAK_BF16)
+    BLOCK_LAYOUTS(ROWS_BLOCKS)
     ROW(FAK_OP_ATTENTION, FAK_F32, 0, attention_f32),
     ROW(FAK_OP_ATTENTION, FAK_F16, 0, attention_f16),
     ROW(FAK_OP_ATTENTION, FAK_BF16, 0, attention_bf16),

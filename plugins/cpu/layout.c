@@ -3,21 +3,11 @@
 
 #include <string.h>
 
-/* clang-format off */
-static const layout table[] = { /* dtype cols row_bytes bits planes scale zero sub offset */
-    {FAK_F32, 8, 32, 0, 0, 0, 0, 0, 0},
-    {FAK_F16, 8, 16, 0, 0, 0, 0, 0, 0},
-    {FAK_BF16, 8, 16, 0, 0, 0, 0, 0, 0},
-    {FAK_Q8_0, 32, 34, 0, 0, 512, 0, 0, 0},
-    {FAK_Q4_0, 32, 18, 0, 0, 256, 0, 0, 8},
-    {FAK_Q4_1, 32, 20, 0, 0, 256, 288, 0, 0},
-    {FAK_Q5_0, 32, 22, 1, 256, 320, 0, 0, 16},
-    {FAK_Q5_1, 32, 24, 1, 256, 320, 352, 0, 0},
-    {FAK_Q4_K, 256, 144, 0, 0, 2048, 2080, 2112, 0},
-    {FAK_Q5_K, 256, 176, 1, 2048, 2560, 2592, 2624, 0},
-    {FAK_Q6_K, 256, 210, 2, 2048, 3328, 0, 3072, 32},
-};
-/* clang-format on */
+#define ROW(name, ...) {__VA_ARGS__},
+static const layout table[] = {{.dtype = FAK_F32, .cols = 8, .row_bytes = 32},
+                               {.dtype = FAK_F16, .cols = 8, .row_bytes = 16},
+                               {.dtype = FAK_BF16, .cols = 8, .row_bytes = 16},
+                               BLOCK_LAYOUTS(ROW)};
 
 const layout *layout_find(uint32_t dtype)
 {

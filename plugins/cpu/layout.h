@@ -24,6 +24,18 @@ typedef struct layout {   /* where things lie in a group's block, bytes */
     int32_t offset;       /* of the codes: a weight is d*(code - offset) */
 } layout;
 
+/* The block layouts, for layout.c's table and for the kernels, whose compiler must know them:
+ * X(name, dtype, cols, row_bytes, bits, planes, scale, zero, sub, offset). */
+#define BLOCK_LAYOUTS(X)                                                                           \
+    X(q8_0, FAK_Q8_0, 32, 34, 0, 0, 512, 0, 0, 0)                                                  \
+    X(q4_0, FAK_Q4_0, 32, 18, 0, 0, 256, 0, 0, 8)                                                  \
+    X(q4_1, FAK_Q4_1, 32, 20, 0, 0, 256, 288, 0, 0)                                                \
+    X(q5_0, FAK_Q5_0, 32, 22, 1, 256, 320, 0, 0, 16)                                               \
+    X(q5_1, FAK_Q5_1, 32, 24, 1, 256, 320, 352, 0, 0)                                              \
+    X(q4_k, FAK_Q4_K, 256, 144, 0, 0, 2048, 2080, 2112, 0)                                         \
+    X(q5_k, FAK_Q5_K, 256, 176, 1, 2048, 2560, 2592, 2624, 0)                                      \
+    X(q6_k, FAK_Q6_K, 256, 210, 2, 2048, 3328, 0, 3072, 32)
+
 const layout *layout_find(uint32_t dtype); /* NULL for one that is unknown */
 /* Bytes of a packed matrix: rows are padded to whole groups.  0: its columns are no whole blocks. */
 uint64_t layout_bytes(uint32_t dtype, uint32_t rows, uint32_t cols);

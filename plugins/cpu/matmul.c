@@ -37,8 +37,8 @@ typedef struct tile_work { /* what the calls of one chunk share */
     const fak_program *p;
     const job *j;
     matmul_fn *fn;
-    row_fn *widen;  /* how packed groups of 16 bits become F32, or NULL */
-    float *decoded; /* [DECODED, 16*cols], where groups are first turned into F32, or NULL */
+    widen_fn *widen; /* how packed groups of 16 bits become F32, or NULL */
+    float *decoded;  /* [DECODED, 16*cols], where groups are first turned into F32, or NULL */
     uint32_t tokens, rows, w;
 } tile_work;
 
@@ -73,7 +73,7 @@ static tile_work start_work(const fak_program *p, const job *j, uint32_t rows, u
     tile_work t = {.p = p, .j = j, .tokens = kernel_tile(p->d->set, rows), .rows = rows, .w = w};
     uint32_t dtype = p->value[w].dtype, plain = plain_bytes(dtype);
     if (plain == 2 && rows > (DECODE_FROM - 1) * t.tokens)
-        t.widen = (row_fn *)kernel_find(p->d->set, KERNEL_WIDEN, dtype, 0);
+        t.widen = (widen_fn *)kernel_find(p->d->set, KERNEL_WIDEN, dtype, 0);
     if (t.widen || (!plain && !j->blocks)) t.decoded = scratch;
     t.fn =
         (matmul_fn *)kernel_find(p->d->set, FAK_OP_MATMUL, t.decoded ? FAK_F32 : dtype, t.tokens);
@@ -87,9 +87,7 @@ static void decode_groups(const tile_work *t, uint32_t first, uint32_t end, floa
     float *to = t->decoded;
     for (uint32_t g = first; t->decoded && g < end; g++, to += decoded_floats(t->j)) {
         const uint8_t *group = m->data + g * group_bytes(t->p, t->w);
-        if (t->widen)
-            t->widen(NULL, (uint32_t)decoded_floats(t->j), (const float *)(const void *)group, NULL,
-                     to);
+        if (t->widen) t->widen((uint32_t)decoded_floats(t->j), group, to);
         for (uint32_t r = 0; !t->widen && r < GROUP; r++) {
             layout_decode(m->packed, t->j->cols, group, r, row);
             for (uint32_t i = 0; i < t->j->cols; i += 8) /* blocks are multiples of 8 */

@@ -130,19 +130,12 @@ static void pack_chunk(void *self, uint32_t phase, uint32_t chunk, uint32_t thre
     }
 }
 
-/* Bytes of a row as it comes. */
-static size_t dtype_row(const layout *l, uint32_t cols)
-{
-    uint32_t size = plain_bytes(l->dtype);
-    return size ? (size_t)cols * size : (size_t)(cols / l->cols) * l->row_bytes;
-}
-
 static int32_t load_packed(fak_program *p, uint32_t id, const fak_source *src, uint8_t *staged,
                            size_t room, fak_error *e)
 {
     const matrix *m = &p->weights->at[id];
     const fak_value *v = &p->value[id];
-    size_t row = dtype_row(m->packed, v->cols);
+    size_t row = (size_t)v->cols * m->packed->row_bytes / m->packed->cols;
     uint32_t most = (uint32_t)(room / (row * GROUP)) * GROUP;
     packing k = {.v = v,
                  .m = m,
