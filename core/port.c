@@ -17,6 +17,9 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#if defined __linux__
+#include <sys/prctl.h>
+#endif
 
 int port_map_file(port_map *map, const char *path)
 {
@@ -99,6 +102,17 @@ static void set_once(char *setting)
     if (!there) putenv(setting);
 }
 
+/* In the child: it ends when `parent` does, however that ends. */
+static void end_with(pid_t parent)
+{
+#if defined __linux__
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(126); /* it has ended meanwhile */
+#else
+    (void)parent;
+#endif
+}
+
 /* In the child; what execv fails with is written to `failed`. */
 static void become(char *const *argv, char *setting, int out, int failed)
 {
@@ -161,8 +175,12 @@ static child start(char *const *argv, char *setting)
         return c;
     }
     c.in = pipes[0];
+    pid_t self = getpid();
     c.pid = fork();
-    if (c.pid == 0) become(argv, setting, pipes[1], failed[1]);
+    if (c.pid == 0) {
+        end_with(self);
+        become(argv, setting, pipes[1], failed[1]);
+    }
     c.number = errno;
     close(pipes[1]);
     close(failed[1]);

@@ -36,7 +36,7 @@ typedef struct port_result {
     size_t bytes;            /* of what it wrote to descriptor 1, cut to fit */
 } port_result;
 /* Runs argv[0] (a path) with nothing to read and its standard error thrown away; kills it, and what it
- * has started, after so many seconds.  Its environment is ours. */
+ * has started, after so many seconds.  Its environment is ours; on Linux it is killed when we end, too. */
 port_result port_run(char *const *argv, double seconds, char *out, size_t out_bytes);
 /* The same, but each line that it writes is given to `line` as it comes (without its end); it is killed
  * when none has come for so many seconds, which `line` may change.  setting: "NAME=VALUE" of the child's

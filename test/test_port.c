@@ -8,8 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#if defined __linux__
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#endif
 
 #include <cmocka.h>
 
@@ -235,6 +240,47 @@ static void environment_is_read(void **state)
     assert_null(port_environment("FAK_TEST_PORT"));
 }
 
+#if defined __linux__
+/* In a process of its own, until that is killed. */
+static _Noreturn void run_a_sleeper(void)
+{
+    char command[256];
+    snprintf(command, sizeof command, "cd %s && echo $$ > new && mv new pid && exec sleep 60",
+             room);
+    char *argv[] = {"/bin/sh", "-c", command, NULL};
+    port_run(argv, 60, NULL, 0);
+    _exit(0);
+}
+
+static pid_t read_number(const char *path)
+{
+    int pid = 0;
+    FILE *f = fopen(path, "r");
+    if (!f) return 0;
+    assert_int_equal(fscanf(f, "%d", &pid), 1);
+    fclose(f);
+    return pid;
+}
+
+static void what_runs_ends_with_us(void **state)
+{
+    int status;
+    pid_t sleeper = 0;
+    (void)state;
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0); /* the sleeper becomes a child of ours */
+    pid_t between = fork();
+    if (!between) run_a_sleeper();
+    for (int i = 0; i < 2000 && !(sleeper = read_number(in_room("pid"))); i++) usleep(5000);
+    assert_true(sleeper > 0);
+    double start = port_seconds();
+    assert_int_equal(kill(between, SIGKILL), 0);
+    assert_int_equal(waitpid(between, &status, 0), between);
+    assert_int_equal(waitpid(sleeper, &status, 0), sleeper);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    assert_true(port_seconds() - start < 30); /* it would have slept for 60 */
+}
+#endif
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, enter_room, leave_room)
@@ -249,6 +295,9 @@ int main(void)
         cmocka_unit_test(sizes_beyond_memory_are_none),
         cmocka_unit_test(clock_goes_forward),
         cmocka_unit_test(environment_is_read),
+#if defined __linux__
+        TEST(what_runs_ends_with_us),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
