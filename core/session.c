@@ -42,6 +42,19 @@ static uint32_t whole_pages(const program *p)
     return all > UINT32_MAX ? UINT32_MAX : (uint32_t)all;
 }
 
+/* Nothing is taken yet: memory that a dry run says is too little refuses the work. */
+static int32_t dry_run(session *s, device *dev, device *host, fak_limits *limits, uint32_t flags,
+                       fak_error *e)
+{
+    int32_t rc = program_prepare(&s->program, dev, host, s->m, limits, flags | FAK_DRY_RUN, e);
+    if (!rc && limits->kv_tokens < whole_pages(&s->program)) {
+        limits->kv_tokens = whole_pages(&s->program);
+        program_close(&s->program);
+        rc = program_prepare(&s->program, dev, host, s->m, limits, flags | FAK_DRY_RUN, e);
+    }
+    return rc == FAK_E_MEMORY ? (e->code = STATUS_REFUSED) : rc;
+}
+
 int32_t session_open(session *s, const model *m, device *dev, device *host,
                      const session_options *options, weights_progress *progress, void *self,
                      fak_error *e)
@@ -52,13 +65,7 @@ int32_t session_open(session *s, const model *m, device *dev, device *host,
         return status_set(e, STATUS_REFUSED,
                           "a context of %" PRIu32 "; the model was opened for %" PRIu32,
                           limits.context, m->context);
-    int32_t rc =
-        program_prepare(&s->program, dev, host, m, &limits, options->flags | FAK_DRY_RUN, e);
-    if (!rc && limits.kv_tokens < whole_pages(&s->program)) {
-        limits.kv_tokens = whole_pages(&s->program);
-        program_close(&s->program);
-        rc = program_prepare(&s->program, dev, host, m, &limits, options->flags | FAK_DRY_RUN, e);
-    }
+    int32_t rc = dry_run(s, dev, host, &limits, options->flags, e);
     if (!rc && options->on_capacity) options->on_capacity(self, &s->program);
     if (rc || (rc = capacity_check(&s->program, e)) || (rc = program_commit(&s->program, e)) ||
         (rc = program_load(&s->program, progress, self, e)) ||
