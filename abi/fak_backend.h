@@ -189,6 +189,31 @@ typedef struct fak_op {
     float eps, scale, softcap;          /* softcap 0 = none */
 } fak_op;
 
+/* The matrices of an op: inputs [*first, *first + the answer). */
+static inline uint32_t fak_matrices(const fak_op *op, uint32_t *first)
+{
+    *first = 2;
+    switch (op->id) {
+    case FAK_OP_NORM_MATMUL: return 1u + (op->in[3] != 0) + (op->in[4] != 0);
+    case FAK_OP_NORM_MATMUL_GLU: return 2;
+    case FAK_OP_FFN: return 3;
+    case FAK_OP_GLU_MATMUL_ADD: return 1;
+    case FAK_OP_MATMUL:
+    case FAK_OP_MATMUL_ADD:
+    case FAK_OP_MATMUL_ARGMAX: *first = 1; return 1;
+    default: *first = 0; return op->id == FAK_OP_EMBED;
+    }
+}
+
+/* k, v and tab of an op that appends to kv; 0: it does not. */
+static inline int fak_appends(const fak_op *op, uint32_t operand[3])
+{
+    uint32_t first = op->id == FAK_OP_ROPE_APPEND;
+    if (!first && op->id != FAK_OP_KV_APPEND) return 0;
+    for (uint32_t i = 0; i < 3; i++) operand[i] = op->in[first + i];
+    return 1;
+}
+
 /* Ops [first, first + ops*times) are `times` turns that are alike.  In turn t an input is the same
  * id as in turn 0; or a weight's id of turn 0 + t*stride; or an output of the same turn; or, from
  * turn 1 on, one fixed output of turn t-1.  layer rises by a constant; of the outputs only the last

@@ -303,6 +303,33 @@ static void test_shapes(void **unused)
     assert_int_equal(ops_out_cols(&append, value), 0);
 }
 
+/* The ABI's inline functions know the operands of every op: matrices are what MATMUL multiplies by. */
+static void test_operands_by_kind(void **unused)
+{
+    (void)unused;
+    for (uint32_t r = 0; ops_row(r); r++) {
+        const op_info *info = ops_row(r);
+        for (uint32_t inputs = info->required; inputs <= info->inputs; inputs++) {
+            fak_op op = {.id = info->id, .out = {40, 41, 42}}, part[OP_PARTS];
+            uint32_t first, operand[3], matrices = info->id == FAK_OP_EMBED, appends = 0;
+            for (uint32_t i = 0; i < inputs; i++) op.in[i] = 10 + i;
+            uint32_t n = fak_matrices(&op, &first), parts = ops_expand(&op, temp, part);
+            if (!parts) part[parts++] = op;
+            for (uint32_t i = 0; i < parts; i++) {
+                if (part[i].id == FAK_OP_MATMUL)
+                    assert_int_equal(part[i].in[1], 10 + first + matrices++);
+                if (part[i].id == FAK_OP_EMBED) assert_int_equal(part[i].in[0], 10 + first);
+                if (part[i].id != FAK_OP_KV_APPEND) continue;
+                assert_true(fak_appends(&op, operand));
+                assert_memory_equal(operand, part[i].in, sizeof operand);
+                appends = 1;
+            }
+            assert_int_equal(n, matrices);
+            assert_int_equal(fak_appends(&op, operand), appends);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +339,7 @@ int main(void)
         cmocka_unit_test(test_parts_are_sound),
         cmocka_unit_test(test_expand),
         cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_operands_by_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

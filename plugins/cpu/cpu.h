@@ -116,9 +116,6 @@ int32_t cpu_fail(fak_error *e, int32_t code, uint32_t index, const char *sentenc
 /* plan.c */
 int cpu_can_run(const fak_program *p, const fak_op *op);
 int32_t cpu_make_jobs(fak_program *p); /* FAK_E_MEMORY */
-/* The matrices of an op, how many: its inputs from *first on. */
-uint32_t cpu_matrices(const fak_op *op, uint32_t *first);
-int cpu_appends(const fak_op *op, uint32_t operand[3]); /* k, v, tab of an op that appends; 0: it does not */
 
 /* memory.c */
 /* Zero pages that take memory when they are used, large ones where that is wished and can be; NULL. */

@@ -50,7 +50,7 @@ static void append(const fak_program *p, const job *j, uint32_t row)
     const fak_op *o = &p->op[j->op];
     const kv_layer *l = cpu_kv_layer(p, o->layer);
     uint32_t cols = l->kv_heads * l->head_dim;
-    cpu_appends(o, operand);
+    if (!fak_appends(o, operand)) return;
     cpu_append(p, l, p->slot[row], p->position[row], row_of(p, operand[0], row, cols),
                row_of(p, operand[1], row, cols));
 }

@@ -159,7 +159,7 @@ static uint64_t place_weights(const fak_program *p, matrix *at)
     uint8_t *seen = calloc(p->values, 1);
     for (uint32_t i = 0; seen && i < p->ops; i++)
         for (uint32_t j = 0; p->taken[i] && j < INPUTS; j++) {
-            uint32_t id = p->op[i].in[j], first, matrices = cpu_matrices(&p->op[i], &first);
+            uint32_t id = p->op[i].in[j], first, matrices = fak_matrices(&p->op[i], &first);
             const fak_value *v = &p->value[id];
             if ((v->kind != FAK_WEIGHT && v->kind != FAK_CONST) || seen[id]) continue;
             const layout *packed = j - first < matrices ? layout_find(v->dtype) : NULL;
@@ -209,7 +209,7 @@ static int32_t place_kv(fak_program *p)
     for (uint32_t i = 0; i < p->ops; i++) {
         uint32_t operand[3];
         const fak_op *o = &p->op[i];
-        if (!p->taken[i] || !cpu_appends(o, operand)) continue;
+        if (!p->taken[i] || !fak_appends(o, operand)) continue;
         uint64_t cells = (uint64_t)kv->slots * kv->padded * o->kv_heads;
         kv_layer l = {o->layer,   o->kv_heads, o->head_dim,
                       o->rot_dim, operand[2],  at,

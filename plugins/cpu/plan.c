@@ -24,43 +24,6 @@ static int is_plain_f32(const fak_program *p, uint32_t id)
     return value(p, id)->dtype == FAK_F32;
 }
 
-uint32_t cpu_matrices(const fak_op *o, uint32_t *first)
-{
-    switch (o->id) {
-    case FAK_OP_MATMUL:
-    case FAK_OP_MATMUL_ADD:
-    case FAK_OP_MATMUL_ARGMAX:
-        *first = 1;
-        return 1;
-    case FAK_OP_GLU_MATMUL_ADD:
-        *first = 2;
-        return 1;
-    case FAK_OP_NORM_MATMUL:
-        *first = 2;
-        return 1u + (o->in[3] != 0) + (o->in[4] != 0);
-    case FAK_OP_NORM_MATMUL_GLU:
-        *first = 2;
-        return 2;
-    case FAK_OP_FFN:
-        *first = 2;
-        return 3;
-    case FAK_OP_EMBED:
-        *first = 0;
-        return 1;
-    default:
-        *first = 0;
-        return 0;
-    }
-}
-
-int cpu_appends(const fak_op *o, uint32_t operand[3])
-{
-    uint32_t first = o->id == FAK_OP_ROPE_APPEND ? 1 : 0;
-    if (o->id != FAK_OP_ROPE_APPEND && o->id != FAK_OP_KV_APPEND) return 0;
-    for (uint32_t i = 0; i < 3; i++) operand[i] = o->in[first + i];
-    return 1;
-}
-
 static int known(uint32_t id)
 {
     return (id >= FAK_OP_EMBED && id <= FAK_OP_ARGMAX) ||
@@ -69,7 +32,7 @@ static int known(uint32_t id)
 
 int cpu_can_run(const fak_program *p, const fak_op *o)
 {
-    uint32_t first, n = cpu_matrices(o, &first),
+    uint32_t first, n = fak_matrices(o, &first),
                     norm = o->id == FAK_OP_FFN || o->id == FAK_OP_NORM_MATMUL ||
                            o->id == FAK_OP_NORM_MATMUL_GLU || o->id == FAK_OP_RMSNORM ||
                            o->id == FAK_OP_ADD_BIAS;

@@ -48,7 +48,7 @@ static int32_t copy_plan(fak_program *p, const fak_plan *plan)
 static int uses_kv(const fak_op *o)
 {
     uint32_t operand[3];
-    return o->id == FAK_OP_ATTENTION || cpu_appends(o, operand);
+    return o->id == FAK_OP_ATTENTION || fak_appends(o, operand);
 }
 
 static void judge(fak_program *p, uint32_t *verdict)
