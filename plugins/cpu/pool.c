@@ -217,7 +217,8 @@ static void judge(pool *p, double now)
         p->alone_until = now + p->alone_s;
         p->long_waits++;
     } else {
-        p->alone_s = 0;
+        p->alone_s = p->alone_s < alone_first_s ? 0
+                                                : p->alone_s / 2; /* one good turn may be luck */
     }
     p->together_s = p->lost_s = 0;
 }
