@@ -100,7 +100,24 @@ static int32_t find_device(const plugin *p, const char *wanted, const fak_settin
                       p->name, wanted);
 }
 
-static int32_t open_named(choice *c, const choose_options *o, const char *spec, fak_error *e)
+/* Tries a file in a child.  Of one that claims class reference a clean verdict stands until the file is
+ * another; of others what they meet outside counts, too, and may change. */
+static int32_t try_once(plugin *p, const choose_options *o, const environment *env, fak_error *e)
+{
+    int32_t s = plugin_check(p, e);
+    int keeps = p->path && p->note.there && p->note.klass == FAK_REFERENCE;
+    if (s) return s;
+    if (keeps && verdict_is_clean(env->cache, p->path)) {
+        p->probed = 1;
+        return FAK_OK;
+    }
+    s = plugin_probe(p, o->probe_seconds, e);
+    if (!s && keeps && p->probed && !p->unproven) verdict_keep(env->cache, p->path);
+    return s;
+}
+
+static int32_t open_named(choice *c, const choose_options *o, const environment *env,
+                          const char *spec, fak_error *e)
 {
     char name[SEARCH_NAME_MAX + 1], text[32][256];
     const char *colon = strchr(spec, ':');
@@ -114,7 +131,7 @@ static int32_t open_named(choice *c, const choose_options *o, const char *spec, 
     int32_t s;
     if ((s = find_backend(c, name, &p, e))) return s;
     p->unproven = o->unproven;
-    if ((s = plugin_probe(p, o->probe_seconds, e)) || (s = plugin_load(&c->all, p, e)) ||
+    if ((s = try_once(p, o, env, e)) || (s = plugin_load(&c->all, p, e)) ||
         (s = choose_settings(&o->settings, text, set, e)) ||
         (s = find_device(p, colon ? colon + 1 : NULL, set, o->settings.count, &index, e)))
         return s;
@@ -143,10 +160,8 @@ static int may_be_asked(choice *c, plugin *p, const choose_options *o, const env
         snprintf(why, 128, "it has no note that claims a class; name it to use it");
     else if (!s && p->path && p->note.klass != FAK_REFERENCE)
         snprintf(why, 128, "class approx, not tried; name it to use it");
-    else if (!s && p->path && verdict_is_clean(env->cache, p->path))
-        p->probed = 1;
-    else if (!s && p->path && !(s = plugin_probe(p, o->probe_seconds, &e)) && p->probed)
-        verdict_keep(env->cache, p->path);
+    else if (!s)
+        s = try_once(p, o, env, &e);
     if (!s && p->path && !p->probed && !why[0])
         snprintf(why, 128, "it cannot be tried here; name it to use it");
     if (!s && !why[0]) s = plugin_load(&c->all, p, &e);
@@ -222,7 +237,7 @@ int32_t choose_open(choice *c, const choose_options *o, const environment *env, 
         spec = reference;
         c->how = "options were given, and no backend was named";
     }
-    if ((s = spec ? open_named(c, o, spec, e) : pick(c, o, env, e))) return s;
+    if ((s = spec ? open_named(c, o, env, spec, e) : pick(c, o, env, e))) return s;
     plugin *ref = plugins_linked_in(&c->all, reference);
     if (!ref) return status_set(e, STATUS_REFUSED, "this fakrun was built without %s", reference);
     if ((s = plugin_load(&c->all, ref, e))) return s;

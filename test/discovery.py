@@ -146,6 +146,13 @@ class Discovery(unittest.TestCase):
                 os.utime(os.path.join(self.folder, "fak-backend-minor-0.so"), (1, 1))
         with open(os.path.join(kept, os.listdir(kept)[0])) as file:
             self.assertIn("fak-backend-minor-0.so", file.read())
+        for name in os.listdir(kept):
+            os.unlink(os.path.join(kept, name))
+        for name, code in (("wrong-bit", 2), ("minor-0", 0)):  # of one that is named, too
+            said = self.run_it("-m", self.model, "-p", "x", "-n", "2", "--backend", name,
+                               XDG_CACHE_HOME=cache, FAK_PLUGIN_PATH=self.folder)
+            self.assertEqual(said.returncode, code, said.stderr)
+            self.assertEqual(len(os.listdir(kept)), 0 if code else 1)
         said = self.run_it("-m", self.model, "-p", "x", "-n", "2", XDG_CACHE_HOME="/proc/nowhere",
                            FAK_PLUGIN_PATH=self.folder)  # as good as none
         self.assertEqual(said.returncode, 0, said.stderr)
