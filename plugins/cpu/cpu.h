@@ -78,7 +78,7 @@ typedef struct kv_store {
     int raw;
 } kv_store;
 
-typedef struct quad { uint32_t row, rows, slot, first; } quad; /* up to 4 rows of a span */
+typedef struct strip { uint32_t row, rows, slot, first; } strip; /* up to QUERIES rows of a span */
 
 struct fak_program {
     fak_device *d;
@@ -106,9 +106,9 @@ struct fak_program {
     const uint32_t *token, *wanted;
     uint32_t rows, wants;
     uint32_t *position, *slot; /* [rows] */
-    quad *quad;
-    uint32_t quads;
-    int singles;            /* every quad is one row */
+    strip *strip;
+    uint32_t strips;
+    int singles;            /* every strip is one row */
 };
 
 int32_t cpu_fail(fak_error *e, int32_t code, uint32_t index, const char *sentence);

@@ -123,11 +123,11 @@ static uint32_t heads_together(const fak_program *p, const fak_op *o)
     uint32_t share = o->heads / o->kv_heads;
     if (!p->singles) return 1;
     if (share > QUERIES) share = QUERIES;
-    int few = p->d->threads > 1 && p->quads * o->kv_heads < 4 * p->d->threads;
+    int few = p->d->threads > 1 && p->strips * o->kv_heads < 4 * p->d->threads;
     return few ? (share + 1) / 2 : share;
 }
 
-static uint32_t units_of_quad(const fak_program *p, const fak_op *o)
+static uint32_t units_of_strip(const fak_program *p, const fak_op *o)
 {
     uint32_t share = o->heads / o->kv_heads;
     return o->kv_heads * ceil_of(share, heads_together(p, o));
@@ -143,9 +143,9 @@ static void attention(const fak_program *p, const job *j, uint32_t chunk, uint32
 {
     const fak_op *o = &p->op[j->op];
     const kv_layer *l = cpu_kv_layer(p, o->layer);
-    uint32_t units = units_of_quad(p, o), together = heads_together(p, o),
+    uint32_t units = units_of_strip(p, o), together = heads_together(p, o),
              share = o->heads / o->kv_heads;
-    const quad *q = &p->quad[chunk / units];
+    const strip *q = &p->strip[chunk / units];
     uint32_t unit = chunk % units, of_head = ceil_of(share, together), kv = unit / of_head;
     uint32_t head = kv * share + unit % of_head * together, d = o->head_dim, width = o->heads * d;
     attention_args a = {.op = o,
@@ -179,7 +179,7 @@ uint32_t cpu_chunks(void *program, uint32_t index)
     case JOB_MATMUL:
         return cpu_matmul_chunks(p, j, rows);
     case JOB_ATTENTION:
-        return p->quads * units_of_quad(p, &p->op[j->op]);
+        return p->strips * units_of_strip(p, &p->op[j->op]);
     case JOB_EMBED:
     case JOB_ROPE:
     case JOB_APPEND:

@@ -41,9 +41,9 @@ typedef void matmul_fn(const matmul_args *);
  * ARGMAX x (y: one uint32_t); y may be a. */
 typedef void row_fn(const fak_op *op, uint32_t cols, const float *a, const float *b, float *y);
 
-/* ---- ATTENTION: up to 4 queries that read one kv head ---- */
+/* ---- ATTENTION: up to 6 queries that read one kv head ---- */
 
-enum { QUERIES = 4 };
+enum { QUERIES = 6 };
 typedef struct attention_args {
     const fak_op *op;
     uint32_t queries;

@@ -16,7 +16,7 @@ INLINE vf kv_load(uint32_t dtype, const void *base, size_t at)
 INLINE void kv_fetch(uint32_t dtype, const void *base, size_t at, uint32_t n)
 {
     const uint32_t size = dtype == FAK_F32 ? 4 : 2;
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (uint32_t i = 0; i < n * size; i += 64) __builtin_prefetch((const char *)base + at * size + i);
 }
 
@@ -27,19 +27,19 @@ INLINE void score_two(uint32_t dtype, const attention_args *a, uint32_t t, int q
     size_t first = (size_t)(t / 16) * d * 16 + t % 16, second = (size_t)(t2 / 16) * d * 16 + t2 % 16;
     const vf by = vf_set(a->op->scale), cap = vf_set(a->op->softcap);
     vf s[QUERIES][2];
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (int i = 0; i < queries; i++) s[i][0] = s[i][1] = vf_zero();
     for (uint32_t c = 0; c < d; c++) {
         kv_fetch(dtype, a->keys, first + (size_t)(d + c) * 2 * W, 2 * W); /* of the next positions */
         vf k0 = kv_load(dtype, a->keys, first + c * 16ul), k1 = kv_load(dtype, a->keys, second + c * 16ul);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
         for (int i = 0; i < queries; i++) {
             vf q = vf_set(a->q[i][c]);
             s[i][0] = vf_add(s[i][0], vf_mul(q, k0));
             s[i][1] = vf_add(s[i][1], vf_mul(q, k1));
         }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (int i = 0; i < queries; i++)
         for (int half = 0; half < 2; half++) {
             vf x = vf_mul(s[i][half], by);
@@ -70,12 +70,12 @@ INLINE void weigh(uint32_t dtype, const attention_args *a, uint32_t from, uint32
     for (uint32_t t = from; t < end; t++) {
         size_t at = (size_t)t * a->value_stride + col;
         vf v[VALUES];
-#pragma GCC unroll 4
+#pragma GCC unroll 6
         for (int j = 0; j < vectors; j++) v[j] = kv_load(dtype, a->values, at + (uint32_t)j * W);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
         for (int i = first; i < first + queries; i++) {
             vf e = vf_set(a->scratch[(size_t)i * a->score_stride + t]);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
             for (int j = 0; j < vectors; j++) o[i][j] = vf_add(o[i][j], vf_mul(e, v[j]));
         }
     }
@@ -92,7 +92,7 @@ INLINE void sums_in_order(const attention_args *a, int queries, float l[QUERIES]
         for (uint32_t t = a->from[i]; t < from; t++) l[i] = l[i] + e[t];
     }
     for (uint32_t t = from; t < end; t++)
-#pragma GCC unroll 4
+#pragma GCC unroll 6
         for (int i = 0; i < queries; i++) l[i] = l[i] + a->scratch[(size_t)i * a->score_stride + t];
     for (int i = 0; i < queries; i++) {
         const float *e = a->scratch + (size_t)i * a->score_stride;
@@ -109,21 +109,21 @@ INLINE void attend_columns(uint32_t dtype, const attention_args *a, uint32_t col
     vf o[QUERIES][VALUES];
     uint32_t d = a->op->head_dim, from = a->from[queries - 1], end = a->end[0];
     int together = queries > 1 && from < end;
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (int i = 0; i < queries; i++) {
-#pragma GCC unroll 4
+#pragma GCC unroll 6
         for (int j = 0; j < vectors; j++) o[i][j] = vf_zero();
         if (!together) weigh(dtype, a, a->from[i], a->end[i], col, vectors, i, 1, o);
         if (together) weigh(dtype, a, a->from[i], from, col, vectors, i, 1, o);
     }
     if (together) {
         weigh(dtype, a, from, end, col, vectors, 0, queries, o);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
         for (int i = 0; i < queries; i++) weigh(dtype, a, end, a->end[i], col, vectors, i, 1, o);
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (int i = 0; i < queries; i++)
-#pragma GCC unroll 4
+#pragma GCC unroll 6
         for (int j = 0; j < vectors; j++) {
             uint32_t c = col + (uint32_t)j * W, n = d > c ? d - c : 0;
             vf y = vf_mul(o[i][j], vf_set(inverse[i]));
@@ -151,14 +151,14 @@ INLINE void attend(uint32_t dtype, const attention_args *a, int queries)
 
 INLINE void attention(uint32_t dtype, const attention_args *a)
 {
-    if (a->queries == 1)
-        attend(dtype, a, 1);
-    else if (a->queries == 2)
-        attend(dtype, a, 2);
-    else if (a->queries == 3)
-        attend(dtype, a, 3);
-    else
-        attend(dtype, a, 4);
+    switch (a->queries) {
+    case 1: attend(dtype, a, 1); return;
+    case 2: attend(dtype, a, 2); return;
+    case 3: attend(dtype, a, 3); return;
+    case 4: attend(dtype, a, 4); return;
+    case 5: attend(dtype, a, 5); return;
+    default: attend(dtype, a, 6);
+    }
 }
 static void attention_f32(const attention_args *a) { attention(FAK_F32, a); }
 static void attention_f16(const attention_args *a) { attention(FAK_F16, a); }

@@ -238,9 +238,9 @@ static int32_t take(fak_program *p, const places *l, const uint32_t temp[TEMPS])
     p->kv.length = calloc(p->limits.slots + 1ul, sizeof *p->kv.length);
     p->step = malloc(p->limits.step_bytes + p->limits.rows * 4ul);
     p->position = malloc(p->limits.rows * 8ul + 8);
-    p->quad = malloc((p->limits.rows + 1ul) * sizeof *p->quad);
+    p->strip = malloc((p->limits.rows + 1ul) * sizeof *p->strip);
     if (!p->arena || !p->panels || !p->scratch || (p->kv.bytes && !p->kv.base) || !p->kv.length ||
-        !p->step || !p->position || !p->quad)
+        !p->step || !p->position || !p->strip)
         return FAK_E_MEMORY;
     p->slot = p->position + p->limits.rows;
     for (uint32_t v = 0; v < p->values; v++)
@@ -307,7 +307,7 @@ void cpu_free(fak_program *p)
     cpu_unmap(p->scratch, p->scratch_bytes * p->d->threads + 64);
     cpu_unmap(p->kv.base, p->kv.bytes);
     void *own[] = {p->op,       p->value,     p->taken, p->first_job, p->jobs, p->at,
-                   p->kv.layer, p->kv.length, p->step,  p->position,  p->quad};
+                   p->kv.layer, p->kv.length, p->step,  p->position,  p->strip};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) free(own[i]);
     free(p);
 }

@@ -5,10 +5,10 @@
 
 /* ---- begin ---- */
 
-/* Positions and slots of the rows; up to four rows of a span together. */
+/* Positions and slots of the rows; some rows of a span together. */
 static void read_spans(fak_program *p)
 {
-    p->quads = 0;
+    p->strips = 0;
     p->singles = 1;
     for (uint32_t i = 0; i < p->step->span.count; i++) {
         fak_span s;
@@ -18,7 +18,7 @@ static void read_spans(fak_program *p)
             p->slot[s.row + k] = s.slot;
             if (k % QUERIES) continue;
             uint32_t n = s.rows - k < QUERIES ? s.rows - k : QUERIES;
-            p->quad[p->quads++] = (quad){s.row + k, n, s.slot, s.first + k};
+            p->strip[p->strips++] = (strip){s.row + k, n, s.slot, s.first + k};
             if (n > 1) p->singles = 0;
         }
     }
