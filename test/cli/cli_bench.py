@@ -51,6 +51,11 @@ class Bench(Case):
         self.refused(1, ["bench", "-m", missing, "--backend-path", HONEST,
                          "--require-non-reference"], "missing.gguf", "No such file")
 
+    def test_a_device_with_little_memory(self):
+        small = ["-m", model("tiny-f32"), "--backend-path", HONEST, "-o", "memory=10000"]
+        for args in (["-p", "x", *small], ["bench", "--no-gate", *SMALL, *small]):
+            self.refused(2, args, "takes", "10000 are free")
+
     def test_the_line(self):
         self.refused(2, ["bench"], "no model is given")
         for args in (["--reps", "0"], ["--reps", "101"], ["--batch", "0"], ["--batch", "257"],
