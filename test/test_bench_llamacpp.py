@@ -103,6 +103,18 @@ class Page(unittest.TestCase):
         self.assertIn(r"| a\|b <&> | 1 | peak memory | 200 MB | 100 MB | **2.00** (1 round) |",
                       lines[7])
 
+    def test_grid(self):
+        lines = list(report.grid(self.items))
+        self.assertEqual({len(re.split(r"(?<!\\)\|", line)) for line in lines}, {10})
+        self.assertEqual(lines[0], "| file | threads | decode 128 after 0, tok/s | prefill 512, tok/s | "
+                         "decode 128 after 1024, tok/s | batch 8 x 32, tok/s | load, s | "
+                         "peak memory, MB |")
+        self.assertEqual(lines[2:], [
+            "| m.Q8_0 | 1 | 30 / 20 = **1.50** | - | 12 / 8 = **1.50** (noisy) | "
+            "30 / 20 = **1.50** (1 round) | 0.05 / 0.10 = **0.50** (1 round) | - |",
+            "| m.Q8_0 | 2 | - | 100 / 400 = **0.25** (1 round) | - | - | - | - |",
+            "| a\\|b <&> | 1 | - | - | - | - | - | 200 / 100 = **2.00** (1 round) |"])
+
     def test_lines(self):
         share = {**item("bandwidth", [0.9], [0.6]), "weights": 143e6, "loop": 25e9,
                  "ours_low": 0.86, "ours_high": 0.91}
@@ -165,6 +177,7 @@ class Side:
 
     def rows(self, file, threads, setting, phase, o):
         self.calls.append((setting, phase, threads, o["depth"], o["reps"]))
+        self.tokens = o["decode"]
         return [row("decode", self.rates[setting], tokens=o["decode"], depth=o["depth"]),
                 row("memory", 1e8, what="peak of the process")]
 
@@ -233,6 +246,7 @@ class Order(unittest.TestCase):
             self.assertEqual(end.call_count, 2)
         self.assertEqual([c[:3] for c in calls[:4]], [
             ("f16", "decode", 1), ("f16", "decode", 2), ("off", "decode", 1), ("off", "decode", 2)])
+        self.assertEqual([side.tokens for side in sides], [16, 8])
         self.assertEqual((i["phase"], i["ours"], i["ours_tok_s"], i["peer_tok_s"]),
                          ("busy", 1, [60, 60], [30, 30]))
 

@@ -64,6 +64,26 @@ def value(x, unit):
     return f"{x:.4f} s" if unit == "s" else f"{x:.1f} {unit}"
 
 
+def cell(i):
+    """"342 / 136 = **2.51**", in tokens a second, seconds or MB."""
+    scale, digits = {"bytes": (1e6, 0), "s": (1, 2)}.get(i["unit"], (1, 0))
+    ours, peer = (f"{x / scale:.{digits}f}" for x in (i["ours"], i["peer"]))
+    return f"{ours} / {peer} = **{i['ratio']:.2f}**" + remark(i)
+
+
+def grid(items):
+    """Markdown: a row for a file and a number of threads, a column for a phase; ours / peer."""
+    phases = list(dict.fromkeys(name_of(i) for i in items))
+    units = {name_of(i): {"bytes": "MB"}.get(i["unit"], i["unit"]) for i in items}
+    at = {(i["file"], i["threads"], name_of(i)): i for i in items}
+    yield "| file | threads | " + " | ".join(f"{p}, {units[p]}" for p in phases) + " |"
+    yield "|---|--:|" + "---|" * len(phases)
+    for file, threads in dict.fromkeys((i["file"], i["threads"]) for i in items):
+        found = [at.get((file, threads, p)) for p in phases]
+        cells = [file.removesuffix(".gguf").replace("|", "\\|"), str(threads)]
+        yield "| " + " | ".join(cells + [cell(i) if i else "-" for i in found]) + " |"
+
+
 def table(items):
     """Markdown."""
     head = ["file", "threads", "phase", "ours", "peer", "ours / peer", "lowest", "highest",

@@ -8,6 +8,7 @@ from .children import Stop
 
 SETTINGS = ["on", "off"]  # the peer's flash attention
 LIMIT = 3600  # seconds that one measurement may take
+BUSY_TOKENS = 8  # of the peer beside a busy process: it may decode less than one a second then
 PHASES = ["prefill", "decode", "deep", "batch8", "load"]
 
 
@@ -194,14 +195,15 @@ def busy(ours, peer, args, machine, file):
     """Decoding with 1 and with 2 threads, beside one process that keeps a core busy; medians of the
     runs, as the best would be the ones that the busy process was not in the way of."""
     o = {**asked("decode", args)[1], "reps": max(3, args.reps)}
+    few = {**o, "decode": min(args.decode, BUSY_TOKENS)}
     mine, theirs = {1: [], 2: []}, {1: [], 2: []}
     spinning = children.start([machine, "spin"])
     try:
         time.sleep(0.3)
         for _ in range(args.rounds):
-            for rows, who, setting in ((mine, ours, args.kv), (theirs, peer, "off")):
+            for rows, who, setting, how in ((mine, ours, args.kv, o), (theirs, peer, "off", few)):
                 for threads in (1, 2):
-                    found = who.rows(file, threads, setting, "decode", o)
+                    found = who.rows(file, threads, setting, "decode", how)
                     rows[threads] += [r["median"] for r in found if r["phase"] == "decode"]
             if spinning.poll() is not None:
                 raise Stop("the busy process has ended before it was told to")
