@@ -1,6 +1,7 @@
 /* choose - see choose.h. */
 #include "choose.h"
 
+#include "golden.h"
 #include "verdict.h"
 
 #include <inttypes.h>
@@ -107,12 +108,12 @@ static int32_t try_once(plugin *p, const choose_options *o, const environment *e
     int32_t s = plugin_check(p, e);
     int keeps = p->path && p->note.there && p->note.klass == FAK_REFERENCE;
     if (s) return s;
-    if (keeps && verdict_is_clean(env->cache, p->path)) {
+    if (keeps && verdict_is_clean(env->cache, p->path, "")) {
         p->probed = 1;
         return FAK_OK;
     }
     s = plugin_probe(p, o->probe_seconds, e);
-    if (!s && keeps && p->probed && !p->unproven) verdict_keep(env->cache, p->path);
+    if (!s && keeps && p->probed && !p->unproven) verdict_keep(env->cache, p->path, "");
     return s;
 }
 
@@ -136,6 +137,35 @@ static int32_t open_named(choice *c, const choose_options *o, const environment 
         (s = find_device(p, colon ? colon + 1 : NULL, set, o->settings.count, &index, e)))
         return s;
     return device_open(&c->device, p, index, set, o->settings.count, e);
+}
+
+/* ---- a claim with options ---- */
+
+/* "device 0 exact=1 threads=2\n", cut where it is longer; 0, or -1 when cut. */
+static int settings_text(const choice *c, const arg_list *settings, char *text, size_t bytes)
+{
+    int n = snprintf(text, bytes, "device %" PRIu32, c->device.index);
+    for (uint32_t i = 0; i < settings->count && n < (int)bytes; i++)
+        n += snprintf(text + n, bytes - (size_t)n, " %s", settings->at[i]);
+    return n < (int)bytes ? 0 : -1;
+}
+
+/* A file is tried without options.  What it does with some is other code: a device that claims class
+ * reference then is proven as it was opened. */
+static int32_t prove(choice *c, const choose_options *o, const environment *env, fak_error *e)
+{
+    const plugin *p = c->device.from;
+    char how[2048], why[sizeof e->message];
+    int keeps = p->note.there && p->note.klass == FAK_REFERENCE;
+    if (!p->path || !o->settings.count || o->unproven || c->device.facts.klass != FAK_REFERENCE)
+        return FAK_OK;
+    keeps = !settings_text(c, &o->settings, how, sizeof how) && keeps;
+    if (keeps && verdict_is_clean(env->cache, p->path, how)) return FAK_OK;
+    int32_t s = golden_compare(&c->device, &c->host, e);
+    if (!s && keeps) verdict_keep(env->cache, p->path, how);
+    if (s != STATUS_REFUSED) return s;
+    memcpy(why, e->message, sizeof why);
+    return status_set(e, s, "backend %s, with these options: %s", p->name, why);
 }
 
 /* ---- the automatic choice ---- */
@@ -241,7 +271,8 @@ int32_t choose_open(choice *c, const choose_options *o, const environment *env, 
     plugin *ref = plugins_linked_in(&c->all, reference);
     if (!ref) return status_set(e, STATUS_REFUSED, "this fakrun was built without %s", reference);
     if ((s = plugin_load(&c->all, ref, e))) return s;
-    return device_open(&c->host, ref, 0, NULL, 0, e);
+    s = device_open(&c->host, ref, 0, NULL, 0, e);
+    return s ? s : prove(c, o, env, e);
 }
 
 void choose_close(choice *c)

@@ -5,7 +5,7 @@
 #define VERDICT_H
 
 /* Was this very file (path, inode, size, time), with this ABI, this program and this CPU, found clean?
- * cache: the user's cache folder, NULL = none. */
-int verdict_is_clean(const char *cache, const char *file);
-void verdict_keep(const char *cache, const char *file);
+ * how: what else it depends on, one line, "" = nothing.  cache: the user's cache folder, NULL = none. */
+int verdict_is_clean(const char *cache, const char *file, const char *how);
+void verdict_keep(const char *cache, const char *file, const char *how);
 #endif

@@ -142,26 +142,27 @@ static void test_verdicts(void **state)
     snprintf(file, sizeof file, "%s/fak-backend-x.so", folder);
     snprintf(cache, sizeof cache, "%s/a/b/cache", folder);
     write_file(file, "one");
-    assert_false(verdict_is_clean(cache, file));
-    verdict_keep(cache, file);
-    assert_true(verdict_is_clean(cache, file));
-    assert_false(verdict_is_clean(NULL, file));
+    assert_false(verdict_is_clean(cache, file, ""));
+    verdict_keep(cache, file, "");
+    assert_true(verdict_is_clean(cache, file, ""));
+    assert_false(verdict_is_clean(NULL, file, ""));
+    assert_false(verdict_is_clean(cache, file, "threads=2"));
     write_file(file, "other"); /* another size and time: another file */
-    assert_false(verdict_is_clean(cache, file));
-    verdict_keep(cache, file);
-    assert_true(verdict_is_clean(cache, file));
+    assert_false(verdict_is_clean(cache, file, ""));
+    verdict_keep(cache, file, "");
+    assert_true(verdict_is_clean(cache, file, ""));
     snprintf(command, sizeof command, "cp -p '%s' '%s.copy' && mv '%s.copy' '%s'", file, file, file,
              file);
     assert_int_equal(system(command), 0); /* the same bytes and time, another inode */
-    assert_false(verdict_is_clean(cache, file));
-    verdict_keep(cache, file);
+    assert_false(verdict_is_clean(cache, file, ""));
+    verdict_keep(cache, file, "");
     snprintf(command, sizeof command, "for f in '%s'/fak/artefacts/*; do echo x > $f; done", cache);
     assert_int_equal(system(command), 0); /* damage is no verdict */
-    assert_false(verdict_is_clean(cache, file));
+    assert_false(verdict_is_clean(cache, file, ""));
     unlink(file);
-    assert_false(verdict_is_clean(cache, file));
-    verdict_keep(cache, file);           /* gone: nothing happens */
-    verdict_keep("/proc/nowhere", file); /* cannot be written: nothing happens */
+    assert_false(verdict_is_clean(cache, file, ""));
+    verdict_keep(cache, file, "");           /* gone: nothing happens */
+    verdict_keep("/proc/nowhere", file, ""); /* cannot be written: nothing happens */
 }
 
 int main(void)

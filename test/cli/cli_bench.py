@@ -2,7 +2,8 @@
 """fakrun bench, and what --require-reference refuses.  Usage: see common.py.
 
 MODELS_DIR also has fak-backend-honest.so (class approx, takes everything), fak-backend-template.so
-(matmuls only: the host does the attention) and fak-backend-drift.so (wrong in its numbers alone).
+(matmuls only: the host does the attention), fak-backend-drift.so (wrong in its numbers alone) and
+fak-backend-planted.so (wrong with options).
 """
 import hashlib
 import json
@@ -17,6 +18,7 @@ from common import (DTYPES, FAKRUN, MODELS, PROGRAM, ROOM, SO, Case, contents, e
 
 HONEST = os.path.join(MODELS, "fak-backend-honest.so")
 MINIMAL = os.path.join(MODELS, "..", "plugins", "fak-backend-template.so")
+PLANTED = os.path.join(MODELS, "fak-backend-planted.so")
 DRIFT = os.path.join(MODELS, "fak-backend-drift.so")
 SMALL = ["--prefill", "4,16", "--decode", "5", "--batch", "1,3", "--reps", "3"]
 NUMBER = r"\d+(\.\d+)?"
@@ -301,6 +303,10 @@ class Bench(Case):
         for backend in ([], ["--backend", "cpu-ref"], ["--backend-path", HONEST, "-o", "exact=1"]):
             self.fine("-m", model("tiny-f32"), *args, *backend)
         self.fine("-m", model("tiny-f32"), *args[:-1], "--backend-path", HONEST)
+        claim = [*args, "--backend-path", PLANTED, "-o", "class=reference"]  # its note claims less
+        self.fine("-m", model("tiny-f32"), *claim)
+        self.refused(2, ["-m", model("tiny-f32"), *claim, "-o", "fault=scaled", "-o", "layer=1"],
+                     "with these options: it claims class reference, but op 17 (matmul, layer 1)")
         self.assertIn("--require-reference", self.fine("--help").out)
 
 
