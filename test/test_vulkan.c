@@ -1,6 +1,6 @@
 /* test_vulkan - plugins/vulkan on a model, step by step: a token is one submit, recorded ranges give what
  * eager ones give, nothing is taken after load; told: dispatches, and what a token costs the calling
- * thread.  usage: test_vulkan PLUGIN.so MODEL [NAME=VALUE ...].  77 where the device is absent. */
+ * thread.  usage: test_vulkan PLUGIN.so MODEL [act=q8] [NAME=VALUE ...].  77 where the device is absent. */
 #include "../core/plugin.h"
 #include "../core/rig.h"
 #include "../core/session.h"
@@ -18,15 +18,15 @@ enum { PROMPT = 9, TOKENS = 12, CONTEXT = 64, SETTINGS = 8 };
 static const uint32_t prompt[PROMPT] = {5, 17, 101, 2, 33, 64, 150, 8, 90};
 static const char *plugin_path, *model_path;
 static fak_setting set[SETTINGS + 1]; /* the last: recorded=0|1 */
-static uint32_t settings;
+static uint32_t settings, act = FAK_ACT_F32;
 static plugins all;
 static device host;
 static gguf *file;
 static model m;
 
-typedef struct told { /* of the tokens after the prompt */
+typedef struct told { /* of the prompt, then of the tokens after it */
     uint32_t id[TOKENS], evicted;
-    fak_stats before, after;
+    fak_stats first, before, after;
     double host_us;
 } told;
 
@@ -40,7 +40,7 @@ static double thread_us(void)
 static void open_session(session *s, device *dev)
 {
     fak_error e = {0};
-    session_options o = {.context = CONTEXT, .slots = 3, .rows = 16, .act = FAK_ACT_F32};
+    session_options o = {.context = CONTEXT, .slots = 3, .rows = 16, .act = act};
     o.flags = FAK_EVICTABLE;
     if (session_open(s, &m, dev, &host, &o, NULL, NULL, &e)) fail_msg("%s", e.message);
     assert_int_equal(s->program.holes, 0);
@@ -53,6 +53,7 @@ static void generate(session *s, device *dev, told *t)
     int there;
     fak_error e = {0};
     int32_t rc = kv_take(&s->kv, &slot, &e);
+    t->first = rig_stats(dev, &there);
     if (!rc) rc = session_feed(s, slot, prompt, PROMPT, FAK_WANT_ARGMAX, 0, &id, &e);
     t->before = rig_stats(dev, &there);
     double start = thread_us();
@@ -96,9 +97,11 @@ static void test_tokens(void **state)
         run_on(&all.at[0], settings + 1, t);
         uint64_t submits = t->after.submits - t->before.submits;
         uint64_t dispatches = t->after.dispatches - t->before.dispatches;
-        print_message("%s: %.2f submits, %.1f dispatches, %.0f us of the calling thread a token\n",
+        print_message("%s: %.2f submits, %.1f dispatches, %.1f us of the calling thread a token; "
+                      "%d submits for the prompt\n",
                       recorded ? "recorded" : "eager", (double)submits / TOKENS,
-                      (double)dispatches / TOKENS, t->host_us);
+                      (double)dispatches / TOKENS, t->host_us,
+                      (int)(t->before.submits - t->first.submits));
         assert_int_equal(submits, TOKENS);
         assert_int_equal(t->after.allocations, t->before.allocations);
         assert_int_equal(t->after.bytes_down - t->before.bytes_down, 4 * TOKENS);
@@ -134,6 +137,8 @@ int main(int argc, char **argv)
         char *equals = strchr(argv[i], '=');
         if (!equals) return 2;
         *equals = '\0';
+        if (!strcmp(argv[i], "act")) act = equals[1] == 'q' ? FAK_ACT_Q8 : FAK_ACT_F32;
+        if (!strcmp(argv[i], "act")) continue;
         set[settings++] = (fak_setting){argv[i], equals + 1};
     }
     int rc = open_all();

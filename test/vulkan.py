@@ -7,6 +7,8 @@ installed is skipped by exit status 77 and a sentence; scripts/setup-vulkan inst
 import glob
 import json
 import os
+import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -85,21 +87,55 @@ class Absent(unittest.TestCase):
 
 
 class Tiny(unittest.TestCase):
-    OPTIONS = [[], ["kernels=group"], ["stage=256"], ["fused=0"], ["piece=16384"], ["kernels=exact"]]
+    OPTIONS = [[], ["kernels=group"], ["kernels=group", "features=none"], ["stage=256"], ["fused=0"],
+               ["piece=16384"], ["piece=16384", "kernels=group"], ["kernels=exact"],
+               ["features=all", "act=q8"], ["features=int8dot", "kernels=group", "act=q8"]]
 
-    def test_software_is_told(self):
+    def test_what_it_is(self):
         said = run("backends", "-v", "--json", "--trust")
         backend = next(b for b in json.loads(said.stdout)["backends"] if b["name"] == "vulkan")
         self.assertEqual(backend["devices"][0]["kind"], "software")
+
+    def steps(self, model, *options):
+        said = run(SO, tiny(model), *options, program=STEPS)
+        self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+        told = re.search(r"recorded: .* submits, ([\d.]+) dispatches, .*; (\d+) submits for the prompt", said.stdout)
+        print(model, *options, told[0], file=sys.stderr)
+        return float(told[1]), int(told[2])
 
     def test_steps(self):
         """One submit a token, no memory after load, the reference's ids, a clone, an eviction."""
         for options in self.OPTIONS:
             for model in ("tiny-q4_1", "tiny-q6_k") if options else ("tiny-f32", "tiny-q4_1", "tiny-q6_k"):
-                said = run(SO, tiny(model), *options, program=STEPS)
-                self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
-                told = [line for line in said.stdout.splitlines() if "a token" in line]
-                print(model, *options, "; ".join(told), file=sys.stderr)
+                self.steps(model, *options)
+
+    def test_norms_on_the_way(self):
+        """Groups norm few rows while they multiply: two dispatches less a layer of three."""
+        self.assertEqual(self.steps("tiny-untied")[0] - self.steps("tiny-untied", "kernels=group")[0], 6)
+
+    def test_long_submits_are_cut(self):
+        """A submit has at most two million multiplications: more of them for a prompt, one for a token."""
+        self.assertEqual(self.steps("odd-q4_1")[1], 1)
+        self.assertGreater(self.steps("odd-q4_1", "work=2")[1], 2)
+
+    def test_what_was_compiled_is_kept(self):
+        """The host's store has it; what is damaged there is as good as nothing, and is written anew."""
+        cache = tempfile.mkdtemp(dir=ROOM)
+
+        def text():
+            said = generate(tiny("tiny-q4_1"), "vulkan", XDG_CACHE_HOME=cache)
+            self.assertEqual(said.returncode, 0, said.stderr)
+            return said.stdout
+
+        right = text()
+        path, = pathlib.Path(cache, "fak", "artefacts").iterdir()
+        kept, made = path.read_bytes(), path.stat().st_mtime_ns
+        self.assertEqual(text(), right)
+        self.assertEqual(path.stat().st_mtime_ns, made)  # it was good
+        for damaged in (kept[:-3], kept[:-1] + bytes([kept[-1] ^ 1]), kept + b"more", b""):
+            path.write_bytes(damaged)
+            self.assertEqual(text(), right)
+            self.assertEqual(path.read_bytes(), kept)
 
     def test_texts(self):
         for model in ("tiny-f16", "tiny-bf16", "tiny-q8_0", "tiny-q4_0", "tiny-q4_k", "tiny-untied"):
@@ -134,12 +170,23 @@ class Opcheck(unittest.TestCase):
         self.assertEqual(self.check()["device"]["class"], "approx")
 
     def test_ops_of_groups(self):
-        self.check("-o", "kernels=group", only=["--rungs", "1"])
+        for features in ("none", "subgroup", "int8dot"):
+            said = self.check("-o", "kernels=group", "-o", "features=" + features, only=["--rungs", "1"])
+            self.assertEqual("subgroups of" in said["device"]["tier"], features == "subgroup")
+            self.assertEqual("act_q8" in said["device"]["numerics"], features == "int8dot")
+
+    def test_features(self):
+        """All that is there, by row: products of int8 too."""
+        self.assertIn("int8 dot", self.check("-o", "features=all")["device"]["tier"])
+
+    def test_kv_in_pieces(self):
+        for kernels in ("row", "group"):
+            self.check("-o", "kernels=" + kernels, "-o", "piece=4096", only=["--rungs", "1,3"])
 
     def test_the_bits(self):
         """In the contract's order llvmpipe gives the reference's bits; SwiftShader flushes subnormals."""
-        kind = self.check("-o", "kernels=exact", only=["--rungs", "1,2,3"])["device"]["class"]
-        self.assertEqual(kind, "reference" if DRIVER == "lavapipe" else "approx")
+        said = self.check("-o", "kernels=exact", "-o", "features=all", only=["--rungs", "1,2,3"])
+        self.assertEqual(said["device"]["class"], "reference" if DRIVER == "lavapipe" else "approx")
 
 
 class Validation(unittest.TestCase):
@@ -164,7 +211,8 @@ class Validation(unittest.TestCase):
             return lines.read()
 
     def test_nothing_to_say(self):
-        for options in ([], ["kernels=group"], ["fused=0"], ["stage=256"]):
+        for options in ([], ["kernels=group"], ["kernels=group", "features=none"], ["fused=0"], ["stage=256"],
+                        ["piece=16384"], ["features=all", "act=q8"]):
             self.assertEqual(self.log_of(*options), "", options)
 
     def test_a_hazard_is_seen(self):

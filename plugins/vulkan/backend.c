@@ -1,5 +1,5 @@
 /* backend - what the plugin is and offers. */
-#include "vk.h"
+#include "program.h"
 
 #include <string.h>
 
@@ -20,14 +20,11 @@ enum {
     OPS = sizeof table / sizeof *table, CORE_OPS = OPS - 7,
     CAPS = FAK_CAP_FUSED_ATTN | FAK_CAP_FUSED_FFN | FAK_CAP_GRAPH_COMPILE | FAK_CAP_ASYNC |
            FAK_CAP_DEVICE_MEMORY | FAK_CAP_CAPACITY_PROBE,
-    NUMERICS = FAK_ACT_F32 | FAK_DETERMINISTIC | FAK_BATCH_INVARIANT,
+    NUMERICS = FAK_ACT_F32 | FAK_ACT_Q8 | FAK_DETERMINISTIC | FAK_BATCH_INVARIANT,
     UPLOAD = 1 << FAK_F32 | 1 << FAK_F16 | 1 << FAK_BF16 | 1 << FAK_Q8_0 | 1 << FAK_Q4_0 |
              1 << FAK_Q4_1 | 1 << FAK_Q4_K | 1 << FAK_Q6_K
 };
 /* clang-format on */
-
-static const fak_bound bound = {
-    .cosine = 0.9999f, .norm_ratio = 0.002f, .rel_l2 = 0.01f, .max_abs = 0.1f};
 
 /* The contract's order gives its bits where subnormals are kept and divisions are rounded right; drivers
  * do not tell (SwiftShader, which flushes, says as much as llvmpipe), so only what was seen is claimed. */
@@ -40,9 +37,8 @@ static int32_t open_device(uint32_t index, const fak_setting *set, uint32_t n, f
                            const fak_opened **facts, fak_error *e)
 {
     fak_device *d;
-    int32_t s = vk_open(index, set, n, &d, e);
+    int32_t s = vk_open(index, set, n, host, &d, e);
     if (s) return s;
-    d->host = host;
     d->facts = (fak_opened){.struct_size = sizeof d->facts,
                             .klass = gives_bits(d) ? FAK_REFERENCE : FAK_APPROX,
                             .caps = CAPS,
@@ -50,10 +46,8 @@ static int32_t open_device(uint32_t index, const fak_setting *set, uint32_t n, f
                             .upload_dtypes = UPLOAD,
                             .ops = d->opt.fused ? (uint32_t)OPS : (uint32_t)CORE_OPS,
                             .op_stride = sizeof *table,
-                            .bounds = gives_bits(d) ? 0 : 1,
-                            .bound_stride = sizeof bound,
-                            .op = table,
-                            .bound = &bound};
+                            .op = table};
+    if (!d->use.int8dot) d->facts.numerics &= ~(uint32_t)FAK_ACT_Q8;
     if (!d->opt.fused) d->facts.caps &= ~(uint32_t)FAK_CAP_FUSED_FFN;
     if (!d->opt.rows) d->facts.numerics &= ~(uint32_t)FAK_BATCH_INVARIANT;
     *out = d;

@@ -1,4 +1,4 @@
-/* device - a logical device: one queue, one timeline, pipelines that are made when first asked for. */
+/* device - a logical device: one queue, one timeline. */
 #include "vk.h"
 
 #include <inttypes.h>
@@ -55,72 +55,6 @@ void vk_count(fak_device *d, uint64_t *which, uint64_t n)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* ---- pipelines ---- */
-
-static int32_t make_pipeline(fak_device *d, const kernel *k, VkPipeline *out, fak_error *e)
-{
-    const spirv *code = &vk_spirv[k->shader];
-    const VkShaderModuleCreateInfo module = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-                                             .codeSize = code->bytes,
-                                             .pCode = code->code};
-    VkSpecializationMapEntry entry[SPECS];
-    VkShaderModule m;
-    for (uint32_t i = 0; i < SPECS; i++) entry[i] = (VkSpecializationMapEntry){i, i * 4, 4};
-    const VkSpecializationInfo spec = {SPECS, entry, sizeof k->spec, k->spec};
-    int32_t s = vk_result(d, vkCreateShaderModule(d->vk, &module, NULL, &m), "a shader", e);
-    if (s) return s;
-    const VkComputePipelineCreateInfo info = {
-        .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
-        .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
-                  .stage = VK_SHADER_STAGE_COMPUTE_BIT,
-                  .module = m,
-                  .pName = "main",
-                  .pSpecializationInfo = &spec},
-        .layout = d->layout};
-    s = vk_result(d, vkCreateComputePipelines(d->vk, VK_NULL_HANDLE, 1, &info, NULL, out),
-                  "a pipeline", e);
-    vkDestroyShaderModule(d->vk, m, NULL);
-    return s;
-}
-
-int32_t vk_pipeline(fak_device *d, const kernel *k, uint32_t *index, fak_error *e)
-{
-    for (*index = 0; *index < d->pipeline_count; ++*index)
-        if (!memcmp(&d->pipelines[*index].key, k, sizeof *k)) return FAK_OK;
-    pipeline *more = realloc(d->pipelines, (d->pipeline_count + 1) * sizeof *more);
-    if (!more) return vk_fail(e, FAK_E_MEMORY, FAK_NO_INDEX, "no host memory for a pipeline");
-    d->pipelines = more;
-    more[d->pipeline_count].key = *k;
-    int32_t s = make_pipeline(d, k, &more[d->pipeline_count].vk, e);
-    d->pipeline_count += !s;
-    return s;
-}
-
-static int32_t make_layouts(fak_device *d, fak_error *e)
-{
-    VkDescriptorSetLayoutBinding b[BINDINGS + 1];
-    for (uint32_t i = 0; i <= BINDINGS; i++)
-        b[i] = (VkDescriptorSetLayoutBinding){
-            i, i ? VK_DESCRIPTOR_TYPE_STORAGE_BUFFER : VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, 1,
-            VK_SHADER_STAGE_COMPUTE_BIT, NULL};
-    const VkDescriptorSetLayoutCreateInfo set = {
-        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
-        .bindingCount = BINDINGS + 1,
-        .pBindings = b};
-    int32_t s = vk_result(d, vkCreateDescriptorSetLayout(d->vk, &set, NULL, &d->set),
-                          "a descriptor set layout", e);
-    if (s) return s;
-    const VkPushConstantRange push = {VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(constants)};
-    const VkPipelineLayoutCreateInfo layout = {.sType =
-                                                   VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
-                                               .setLayoutCount = 1,
-                                               .pSetLayouts = &d->set,
-                                               .pushConstantRangeCount = 1,
-                                               .pPushConstantRanges = &push};
-    return vk_result(d, vkCreatePipelineLayout(d->vk, &layout, NULL, &d->layout),
-                     "a pipeline layout", e);
-}
-
 /* ---- open and close ---- */
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -128,22 +62,41 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+features vk_use(const features *has, const options *o)
+{
+    features use = *has;
+    int none = o->features == USE_NONE;
+    if (none || o->features == USE_INT8DOT) use.subgroup = 0;
+    if (none || o->features == USE_SUBGROUP) use.int8dot = 0;
+    if (o->rows) use.subgroup = 0; /* their kernels sum nothing together */
+    if (o->features == USE_AUTO && use.int8dot < 2) use.int8dot = 0; /* slower than in F32 */
+    return use;
+}
+
 static int32_t make_device(fak_device *d, fak_error *e)
 {
     const float one = 1;
-    const char *budget = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+    const char *extension[2];
+    uint32_t extensions = 0;
     const VkDeviceQueueCreateInfo queues = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
                                             .queueFamilyIndex = d->adapter.family,
                                             .queueCount = 1,
                                             .pQueuePriorities = &one};
-    VkPhysicalDeviceVulkan12Features use = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, .timelineSemaphore = 1};
+    VkPhysicalDeviceShaderIntegerDotProductFeaturesKHR dot = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES_KHR,
+        .shaderIntegerDotProduct = 1};
+    const VkPhysicalDeviceVulkan12Features use = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+        .pNext = d->use.int8dot ? &dot : NULL,
+        .timelineSemaphore = 1};
+    if (d->adapter.has_budget) extension[extensions++] = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+    if (d->use.int8dot) extension[extensions++] = VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME;
     const VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                      .pNext = &use,
                                      .queueCreateInfoCount = 1,
                                      .pQueueCreateInfos = &queues,
-                                     .enabledExtensionCount = d->adapter.has_budget ? 1 : 0,
-                                     .ppEnabledExtensionNames = &budget};
+                                     .enabledExtensionCount = extensions,
+                                     .ppEnabledExtensionNames = extension};
     const VkPhysicalDeviceLimits *l = &d->adapter.properties.limits;
     d->align = l->minStorageBufferOffsetAlignment;
     if (l->minUniformBufferOffsetAlignment > d->align)
@@ -159,10 +112,11 @@ static int32_t make_device(fak_device *d, fak_error *e)
     const VkSemaphoreCreateInfo semaphore = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO,
                                              .pNext = &type};
     s = vk_result(d, vkCreateSemaphore(d->vk, &semaphore, NULL, &d->timeline), "a timeline", e);
-    return s ? s : make_layouts(d, e);
+    return s ? s : vk_pipelines_make(d, e);
 }
 
-int32_t vk_open(uint32_t index, const fak_setting *set, uint32_t n, fak_device **out, fak_error *e)
+int32_t vk_open(uint32_t index, const fak_setting *set, uint32_t n, const fak_host *host,
+                fak_device **out, fak_error *e)
 {
     adapter all[ADAPTERS];
     int32_t s = vk_instance_get(e);
@@ -173,17 +127,18 @@ int32_t vk_open(uint32_t index, const fak_setting *set, uint32_t n, fak_device *
         vk_instance_put();
         return vk_fail(e, FAK_E_MEMORY, FAK_NO_INDEX, "no host memory for a device");
     }
+    d->host = host;
     pthread_mutex_init(&d->lock, NULL);
     if (index < found) {
         d->adapter = all[index];
-        s = vk_read_options(&d->opt, set, n,
-                            d->adapter.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU, e);
+        s = vk_read_options(&d->opt, set, n, &d->adapter, e);
     } else if (found) {
         s = vk_fail(e, FAK_E_ARGUMENT, FAK_NO_INDEX, "device %" PRIu32 " of %" PRIu32, index,
                     found);
     } else {
         s = FAK_E_UNSUPPORTED;
     }
+    d->use = vk_use(&d->adapter.has, &d->opt);
     if (!s) s = make_device(d, e);
     if (s == FAK_E_LOST) s = e->code = FAK_E_UNSUPPORTED; /* it was never there */
     if (s) {
@@ -199,14 +154,10 @@ void vk_close(fak_device *d)
     if (!d) return;
     if (d->vk) {
         vkDeviceWaitIdle(d->vk);
-        for (uint32_t i = 0; i < d->pipeline_count; i++)
-            vkDestroyPipeline(d->vk, d->pipelines[i].vk, NULL);
-        vkDestroyPipelineLayout(d->vk, d->layout, NULL);
-        vkDestroyDescriptorSetLayout(d->vk, d->set, NULL);
+        vk_pipelines_free(d);
         vkDestroySemaphore(d->vk, d->timeline, NULL);
         vkDestroyDevice(d->vk, NULL);
     }
-    free(d->pipelines);
     pthread_mutex_destroy(&d->lock);
     free(d);
     vk_instance_put();

@@ -104,13 +104,38 @@ static int has_extension(VkPhysicalDevice phys, const char *name)
     return 0;
 }
 
+/* Sums of kernels want arithmetic of subgroups; int8 dot products, that the driver has them at all. */
+static features look_for(VkPhysicalDevice phys, const VkPhysicalDeviceVulkan11Properties *p)
+{
+    const VkSubgroupFeatureFlags adds = VK_SUBGROUP_FEATURE_BASIC_BIT |
+                                        VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
+    VkPhysicalDeviceShaderIntegerDotProductFeaturesKHR dot = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES_KHR};
+    VkPhysicalDeviceFeatures2 all = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+                                     .pNext = &dot};
+    VkPhysicalDeviceShaderIntegerDotProductPropertiesKHR fast = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES_KHR};
+    VkPhysicalDeviceProperties2 properties = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &fast};
+    features has = {0};
+    if (p->subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT &&
+        (p->subgroupSupportedOperations & adds) == adds)
+        has.subgroup = p->subgroupSize;
+    if (!has_extension(phys, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME)) return has;
+    vkGetPhysicalDeviceFeatures2(phys, &all);
+    vkGetPhysicalDeviceProperties2(phys, &properties);
+    if (dot.shaderIntegerDotProduct)
+        has.int8dot = fast.integerDotProduct4x8BitPackedSignedAccelerated ? 2 : 1;
+    return has;
+}
+
 /* Can it be used: Vulkan 1.2, a queue that computes, timeline semaphores? */
 static int look_at(VkPhysicalDevice phys, adapter *a)
 {
-    VkPhysicalDeviceVulkan12Features features = {
+    VkPhysicalDeviceVulkan12Features basic = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
     VkPhysicalDeviceFeatures2 all = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
-                                     .pNext = &features};
+                                     .pNext = &basic};
     VkPhysicalDeviceDriverProperties driver = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
     VkPhysicalDeviceVulkan11Properties more = {
@@ -128,7 +153,8 @@ static int look_at(VkPhysicalDevice phys, adapter *a)
     a->driver_id = driver.driverID;
     a->allocation_max = more.maxMemoryAllocationSize;
     a->has_budget = has_extension(phys, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
-    return features.timelineSemaphore != 0;
+    a->has = look_for(phys, &more);
+    return basic.timelineSemaphore != 0;
 }
 
 uint32_t vk_adapters(adapter *out, uint32_t most, fak_error *e)
@@ -210,11 +236,24 @@ static uint32_t kind_of(VkPhysicalDeviceType type)
     }
 }
 
+/* "vulkan 1.3, llvmpipe; subgroups of 8, int8 dot": of what is optional, what is used. */
+static void name_tier(const adapter *a, const options *o, char *out, size_t bytes)
+{
+    const uint32_t version = a->properties.apiVersion;
+    features use = vk_use(&a->has, o);
+    int n = snprintf(out, bytes, "vulkan %u.%u, %.20s", VK_API_VERSION_MAJOR(version) & 127u,
+                     VK_API_VERSION_MINOR(version) & 1023u, a->driver);
+    if (use.subgroup)
+        n += snprintf(out + n, bytes - (size_t)n, "; subgroups of %" PRIu32, use.subgroup);
+    if (use.int8dot) snprintf(out + n, bytes - (size_t)n, "; int8 dot");
+}
+
 int32_t vk_device_info(uint32_t index, const fak_setting *set, uint32_t n, fak_device_info *out,
                        fak_error *e)
 {
     adapter all[PHYSICAL];
-    (void)set, (void)n;
+    options o = {0};
+    fak_error unread;
     int32_t s = vk_instance_get(e);
     if (s) return s;
     uint32_t found = vk_adapters(all, PHYSICAL, e);
@@ -229,9 +268,8 @@ int32_t vk_device_info(uint32_t index, const fak_setting *set, uint32_t n, fak_d
         for (uint32_t i = 0; i < VK_UUID_SIZE; i++)
             snprintf(info.id + 5 + 2 * i, 3, "%02x", a->uuid[i]);
         snprintf(info.name, sizeof info.name, "%.63s", p->deviceName);
-        snprintf(info.tier, sizeof info.tier, "vulkan %u.%u, %.40s",
-                 VK_API_VERSION_MAJOR(p->apiVersion) & 127u,
-                 VK_API_VERSION_MINOR(p->apiVersion) & 1023u, a->driver);
+        if (vk_read_options(&o, set, n, a, &unread)) o.features = USE_NONE; /* open says it */
+        name_tier(a, &o, info.tier, sizeof info.tier);
         fak_put(out, &info, sizeof info);
     } else {
         s = vk_fail(e, FAK_E_ARGUMENT, FAK_NO_INDEX, "device %" PRIu32 " of %" PRIu32, index,

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUPS_MOST = 32768, ROW_OUTPUTS = 64 };
+enum { GROUPS_MOST = 32768 };
 
 uint32_t job_grid(maker *m, grid g)
 {
@@ -36,7 +36,8 @@ job *job_add(maker *m, enum shader s, uint32_t x)
         p->job_room = room;
     }
     job *j = &p->jobs[p->job_count++];
-    *j = (job){.c = {.which = m->wanted,
+    *j = (job){.shapes = ALL_SHAPES,
+               .c = {.which = m->wanted,
                      .heads = o->heads,
                      .kv_heads = o->kv_heads,
                      .head_dim = o->head_dim,
@@ -59,16 +60,32 @@ void job_spec(job *j, uint32_t id, uint32_t n)
     for (int i = 0; i < SHAPES; i++) j->kernel[i].spec[id] = n;
 }
 
-/* Rows and outputs that are computed together, by shape.  More in a row's kernel no longer unroll. */
-void job_tile(maker *m, job *j, uint32_t count)
+/* The kernel of a product by the step's shape, with the rows and outputs of a workgroup.  More in a kernel
+ * by row no longer unroll.  Cooperative matrices would be one more TILE, named here where a device has
+ * them: the glslc of today (Debian 12) knows them not. */
+typedef struct tile {
+    enum shader shader;
+    uint32_t rows, outputs;
+} tile;
+/* clang-format off */
+static const tile tiles[2][2][SHAPES] = { /* [by row][activations in Q8] */
+    {{{SHADER_MATMUL, 1, 1}, {SHADER_MATMUL, 4, 1}, {SHADER_MATMUL_TILE, 32, 64}},
+     {{SHADER_MATMUL_Q8, 1, 1}, {SHADER_MATMUL_Q8, 4, 1}, {SHADER_MATMUL_Q8_ROW, 4, 256}}},
+    {{{SHADER_MATMUL_ROW, 1, 64}, {SHADER_MATMUL_ROW, 4, 64}, {SHADER_MATMUL_ROW, 4, 64}},
+     {{SHADER_MATMUL_Q8_ROW, 1, 64}, {SHADER_MATMUL_Q8_ROW, 4, 64}, {SHADER_MATMUL_Q8_ROW, 4, 64}}},
+};
+/* clang-format on */
+
+void job_tile(maker *m, job *j, uint32_t count, int q8)
 {
-    static const uint32_t group_rows[SHAPES] = {1, 4, 8}, row_rows[SHAPES] = {1, 4, 4};
-    const uint32_t *rows = m->p->d->opt.rows ? row_rows : group_rows;
-    uint32_t x = m->p->d->opt.rows ? job_up(count, ROW_OUTPUTS) : count;
+    const tile *t = tiles[m->p->d->opt.rows != 0][q8];
     for (int i = 0; i < SHAPES; i++) {
-        j->kernel[i].spec[1] = rows[i];
-        j->grid[i] = job_grid(m, (grid){x < GROUPS_MOST ? x : GROUPS_MOST,
-                                        m->wanted ? PER_WANTED : PER_ROW, rows[i]});
+        uint32_t x = job_up(count, t[i].outputs), per = m->wanted ? PER_WANTED : PER_ROW;
+        kernel *k = &j->kernel[i];
+        k->shader = t[i].shader;
+        k->spec[1] = t[i].rows;
+        if (t[i].shader == SHADER_MATMUL_Q8_ROW) k->spec[5] = t[i].outputs / 4;
+        j->grid[i] = job_grid(m, (grid){x < GROUPS_MOST ? x : GROUPS_MOST, per, t[i].rows});
     }
 }
 
@@ -109,10 +126,21 @@ void job_bind_row(const maker *m, job *j, uint32_t id)
     job_bind_segment(m, j, id, &t->segment[0], t);
 }
 
-void job_bind_kv(const maker *m, job *j, int at, const kv_layer *l)
+void job_bind_norm(const maker *m, job *j, uint32_t id)
 {
-    j->bind[at] = (bind){&m->p->store, l->at};
-    j->c.values = l->values;
-    j->c.raw = l->raw;
+    uint32_t first;
+    const tensor *t = vk_weight(m->p->weights, id, &first);
+    j->bind[Z] = (bind){vk_weight_store(m->p->weights, id), t->segment[0].at};
+}
+
+void job_bind_kv(const maker *m, job *j, int at, const kv_layer *l, uint32_t piece)
+{
+    uint32_t first = piece * l->piece_pages, rest = m->p->pages.count - first;
+    j->bind[at] = (bind){&m->p->store, l->piece[piece]};
+    j->c.first = first;
+    j->c.count = rest < l->piece_pages ? rest : l->piece_pages;
+    j->c.values = j->c.count * l->page_words;
+    j->c.raw = l->keeps_raw ? 2 * j->c.values : 0;
     job_spec(j, 0, m->p->limits.kv_dtype);
+    job_spec(j, 3, l->pieces > 1);
 }

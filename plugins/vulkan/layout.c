@@ -1,10 +1,10 @@
 /* layout - where values, kv and steps lie, and what all of it takes. */
-#include "vk.h"
+#include "program.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { EVICT_ROWS = 64, COPIES = 64, BEST_MOST = 1024, CPU_BEST = 64 };
+enum { EVICT_ROWS = 64, BEST_MOST = 1024, CPU_BEST = 64 };
 
 uint32_t vk_rows_max(const fak_program *p, const fak_value *v)
 {
@@ -36,12 +36,24 @@ uint32_t vk_best_count(const fak_program *p, uint32_t cols)
     return cols < most ? cols : most;
 }
 
+/* Words that a row of an op's products takes in Q8: ten a block. */
+static uint32_t codes_of(const fak_program *p, const fak_op *o)
+{
+    uint32_t first, n = o->id == FAK_OP_EMBED || !p->q8 ? 0 : vk_matrices(o, &first), most = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const fak_value *w = &p->value[o->in[first + i]];
+        if (vk_format(w->dtype)->cols > 1 && w->cols > most) most = w->cols;
+    }
+    return most / 32 * 10;
+}
+
 void vk_size_temps(fak_program *p)
 {
     for (uint32_t i = 0; i < p->ops; i++) {
         const fak_op *o = &p->op[i];
         const fak_value *x = &p->value[o->in[0]], *w = &p->value[o->in[2]];
         if (!p->taken[i]) continue;
+        if (codes_of(p, o)) widen(p, TEMP_CODES, codes_of(p, o), x->rows);
         if (o->id == FAK_OP_NORM_MATMUL || o->id == FAK_OP_NORM_MATMUL_GLU || o->id == FAK_OP_FFN)
             widen(p, TEMP_NORMED, x->cols, x->rows);
         if (o->id == FAK_OP_FFN) widen(p, TEMP_HIDDEN, w->rows, x->rows);
@@ -108,22 +120,33 @@ static uint64_t place_values(fak_program *p, const life *of)
 
 /* ---- kv ---- */
 
-static uint64_t kv_bytes(const fak_program *p, kv_layer *l)
+/* As few pieces as can be seen one at a time; when that takes too many, the report says so. */
+static void place_layer(fak_program *p, kv_layer *l)
 {
-    uint64_t cells = (uint64_t)p->pages.count * PAGE * l->cols;
-    uint64_t half = cells * vk_element_bytes(p->limits.kv_dtype);
-    l->values = (uint32_t)(half / 4);
-    l->raw = p->flags & FAK_EVICTABLE ? 2 * l->values : 0;
-    return 2 * half + (l->raw ? 4 * cells : 0);
+    uint64_t page = 4ull * (2 * l->page_words + (l->keeps_raw ? PAGE * l->cols : 0));
+    uint64_t most = p->d->opt.piece < p->d->piece_max ? p->d->opt.piece : p->d->piece_max;
+    uint32_t count = p->pages.count, least = (count + KV_PIECES - 1) / KV_PIECES;
+    uint32_t each = most / page < count ? (uint32_t)(most / page) : count;
+    if (each < least) each = least;
+    if (p->d->opt.exact) each = count; /* the contract's order wants all scores at once */
+    l->piece_pages = each;
+    for (uint32_t first = 0; first < count; first += each) {
+        uint64_t bytes = page * (count - first < each ? count - first : each);
+        if (bytes > p->piece_used) p->piece_used = bytes;
+        l->piece[l->pieces++] = vk_lay(&p->store, p->d, bytes);
+    }
+    if (l->pieces > 1) p->state_heads = p->heads_most;
 }
 
 static void place_kv(fak_program *p)
 {
     uint64_t before = vk_store_bytes(&p->store);
     uint32_t operand[3];
-    p->layers = 0;
+    p->layers = p->heads_most = p->state_heads = 0;
     p->pages.count = vk_pages_of(p->limits.kv_tokens);
     p->pages.slot_pages = vk_pages_of(p->limits.context);
+    for (uint32_t i = 0; i < p->ops; i++)
+        if (p->op[i].heads > p->heads_most) p->heads_most = p->op[i].heads;
     for (uint32_t i = 0; i < p->ops; i++) {
         const fak_op *o = &p->op[i];
         if (!p->taken[i] || !vk_appends(o, operand)) continue;
@@ -133,10 +156,10 @@ static void place_kv(fak_program *p)
                         .head_dim = o->head_dim,
                         .rot_dim = o->rot_dim,
                         .table = operand[2],
-                        .cols = o->kv_heads * o->head_dim};
-        uint64_t bytes = kv_bytes(p, l);
-        if (bytes > p->piece_used) p->piece_used = bytes;
-        l->at = vk_lay(&p->store, p->d, bytes);
+                        .cols = o->kv_heads * o->head_dim,
+                        .keeps_raw = (p->flags & FAK_EVICTABLE) != 0};
+        l->page_words = PAGE * l->cols * vk_element_bytes(p->limits.kv_dtype) / 4;
+        place_layer(p, l);
         if (l->cols > p->widest) p->widest = l->cols;
     }
     p->kv_bytes = vk_store_bytes(&p->store) - before;
@@ -144,26 +167,25 @@ static void place_kv(fak_program *p)
 
 /* ---- steps ---- */
 
-static step_words words_of(uint32_t rows, uint32_t wanted, uint32_t pages, uint32_t copies)
+static step_words words_of(uint32_t rows, uint32_t wanted, uint32_t pages, uint32_t states)
 {
     step_words w = {.row = GRID_WORD + GRIDS * 4};
     w.wanted = w.row + rows * 4;
     w.page = w.wanted + wanted;
-    w.copy = w.page + pages;
-    w.all = (w.copy + 2 * copies + 3) / 4 * 4;
+    w.state = (w.page + pages + 3) / 4 * 4;
+    w.all = w.state + 2 * states;
     return w;
 }
 
 static void place_steps(fak_program *p)
 {
     const fak_limits *l = &p->limits;
-    uint64_t pages = p->layers ? (uint64_t)l->spans * p->pages.slot_pages : 0;
-    p->words = words_of(l->rows, l->wanted, (uint32_t)pages, 0);
+    uint32_t pages = p->layers ? l->spans * p->pages.slot_pages : 0;
+    p->words = words_of(l->rows, l->wanted, pages, l->rows * p->state_heads);
     p->step = vk_lay(&p->store, p->d, p->words.all * 4ull);
-    if (!p->layers) return;
-    p->side_rows = p->flags & FAK_EVICTABLE ? EVICT_ROWS : 0;
-    p->side_copies = COPIES;
-    p->side_words = words_of(p->side_rows, 0, p->side_rows ? 2 * p->pages.slot_pages : 0, COPIES);
+    p->side_rows = p->layers && p->flags & FAK_EVICTABLE ? EVICT_ROWS : 0;
+    if (!p->side_rows) return;
+    p->side_words = words_of(p->side_rows, 0, 2 * p->pages.slot_pages, 0);
     p->side = vk_lay(&p->store, p->d, p->side_words.all * 4ull);
     p->survivors = vk_lay(&p->store, p->d, 2ull * p->side_rows * p->widest * 4);
 }

@@ -26,7 +26,7 @@ static job *add_simple(maker *m, enum shader s, uint32_t x, uint32_t y)
     return j;
 }
 
-static void add_norm(maker *m, uint32_t x, uint32_t w, uint32_t y)
+static job *add_norm(maker *m, uint32_t x, uint32_t w, uint32_t y)
 {
     uint32_t cols = value(m, x)->cols, group = m->o->group ? m->o->group : cols;
     job *j = job_add(m, m->p->d->opt.rows ? SHADER_NORM_ROW : SHADER_NORM, cols / group);
@@ -35,6 +35,7 @@ static void add_norm(maker *m, uint32_t x, uint32_t w, uint32_t y)
     job_bind_row(m, j, w);
     j->c.ocols = cols;
     j->c.group = group;
+    return j;
 }
 
 static void add_glu(maker *m, uint32_t g, uint32_t u, uint32_t y)
@@ -49,6 +50,7 @@ static void add_glu(maker *m, uint32_t g, uint32_t u, uint32_t y)
 
 typedef struct product { /* of x with n matrices that lie together, into as many values */
     uint32_t x, cols, w[3], y[3], n, add, glu; /* add: a value that is added, 0: none */
+    uint32_t norm, shapes; /* norm: x is normed by it on the way; shapes of step, 0: all */
 } product;
 
 static uint32_t product_rows(const maker *m, const product *q)
@@ -70,11 +72,20 @@ static void split_outputs(const maker *m, job *j, const product *q)
     if (outputs > 2) j->c.n2 = j->c.n1 + value(m, q->w[1])->rows;
 }
 
+static void add_quantise(maker *m, const product *q)
+{
+    job *j = job_add(m, SHADER_QUANTISE, job_up(q->cols / 32, THREADS));
+    job_bind(m, j, X, q->x);
+    job_bind(m, j, Y, temp(m, TEMP_CODES));
+    j->c.icols = q->cols;
+}
+
 static void add_product(maker *m, const product *q)
 {
     uint32_t base, first, rows = product_rows(m, q), end;
     const tensor *t = vk_weight(m->p->weights, q->w[0], &base);
-    int by_row = m->p->d->opt.rows != 0;
+    int q8 = m->p->q8 && t->format->cols > 1;
+    if (q8) add_quantise(m, q);
     for (uint32_t i = 0; i < t->segments; i++) {
         const segment *g = &t->segment[i];
         first = g->first > base ? g->first : base;
@@ -82,11 +93,15 @@ static void add_product(maker *m, const product *q)
         if (end > g->first + g->rows) end = g->first + g->rows;
         if (first >= end) continue;
         uint32_t count = q->glu ? rows : end - first;
-        job *j = job_add(m, by_row ? SHADER_MATMUL_ROW : SHADER_MATMUL, 1);
-        job_bind(m, j, X, q->x);
+        job *j = job_add(m, SHADER_MATMUL, 1);
+        if (q->shapes) j->shapes = q->shapes;
+        job_bind(m, j, X, q8 ? temp(m, TEMP_CODES) : q->x);
         job_bind_segment(m, j, q->w[0], g, t);
         split_outputs(m, j, q);
-        job_bind(m, j, Z, q->add ? q->add : q->x);
+        if (q->norm)
+            job_bind_norm(m, j, q->norm);
+        else
+            job_bind(m, j, Z, q->add ? q->add : q->x);
         j->c.icols = q->cols;
         j->c.count = count;
         j->c.first = first - base;
@@ -95,7 +110,8 @@ static void add_product(maker *m, const product *q)
         job_spec(j, 2, q->add != 0);
         job_spec(j, 3, q->glu);
         job_spec(j, 4, q->cols % 4 != 0);
-        job_tile(m, j, count);
+        job_spec(j, 5, q->norm != 0);
+        job_tile(m, j, count, q8);
     }
 }
 
@@ -135,17 +151,18 @@ static void add_rope(maker *m, uint32_t x, uint32_t tab, uint32_t y)
     job_bind_step(m, j);
 }
 
-static void add_append(maker *m)
+/* Of kv in pieces each has its own append; the first also rotates q. */
+static void add_append(maker *m, const kv_layer *l, uint32_t piece)
 {
     const fak_op *o = m->o;
-    uint32_t operand[3], whole = o->id == FAK_OP_ROPE_APPEND;
+    uint32_t operand[3], whole = o->id == FAK_OP_ROPE_APPEND && !piece;
     vk_appends(o, operand);
     uint32_t span[4] = {operand[0], operand[1], whole ? o->in[0] : 0, whole ? o->out[0] : 0};
     uint32_t kv_cols = o->kv_heads * o->head_dim, cols = whole ? value(m, o->out[0])->cols : 0;
     job *j = job_add(m, SHADER_APPEND, job_up((cols > kv_cols ? cols : kv_cols) / 2, THREADS));
     job_bind_span(m, j, X, span, 4);
     job_bind_row(m, j, operand[2]);
-    job_bind_kv(m, j, Y, vk_layer(m->p, o->layer));
+    job_bind_kv(m, j, Y, l, piece);
     job_bind_step(m, j);
     j->c.x = job_word(m, j, X, operand[0]);
     j->c.source = job_word(m, j, X, operand[1]);
@@ -158,17 +175,27 @@ static void add_append(maker *m)
     job_spec(j, 1, whole);
 }
 
-static void add_attention(maker *m)
+/* Of kv in pieces each goes on with what the one before has left. */
+static void add_attention(maker *m, const kv_layer *l, uint32_t piece)
 {
     const fak_op *o = m->o;
     int by_row = m->p->d->opt.rows != 0;
     job *j = job_add(m, by_row ? SHADER_ATTEND_ROW : SHADER_ATTEND, o->heads);
     job_bind(m, j, X, o->in[0]);
-    job_bind_kv(m, j, W, vk_layer(m->p, o->layer));
+    job_bind_kv(m, j, W, l, piece);
     job_bind(m, j, Y, o->out[0]);
     job_bind_step(m, j);
     job_spec(j, 1, job_up(o->head_dim, by_row ? ROW_COLUMNS : THREADS));
     job_spec(j, 2, m->p->d->opt.exact);
+    job_spec(j, 4, piece == 0);
+    job_spec(j, 5, piece + 1 == l->pieces);
+    if (l->pieces > 1) j->writes = 1u << Z;
+}
+
+static void add_each_piece(maker *m, void add(maker *, const kv_layer *, uint32_t piece))
+{
+    const kv_layer *l = vk_layer(m->p, m->o->layer);
+    for (uint32_t i = 0; i < l->pieces; i++) add(m, l, i);
 }
 
 static void add_argmax(maker *m, uint32_t x, uint32_t cols, uint32_t y)
@@ -187,6 +214,27 @@ static void add_argmax(maker *m, uint32_t x, uint32_t cols, uint32_t y)
 
 /* ---- fused ops and the rest ---- */
 
+/* A workgroup that has a row of x whole norms it on the way: of few rows that saves a dispatch and its
+ * barrier.  By row each output would load the norm's weights again, which costs more. */
+static void add_normed_product(maker *m, product *q)
+{
+    const fak_op *o = m->o;
+    const weight_format *f = vk_format(value(m, q->w[0])->dtype);
+    const uint32_t few = 1u << SHAPE_ONE | 1u << SHAPE_FEW;
+    int whole = !o->group || o->group == q->cols, q8 = m->p->q8 && f->cols > 1;
+    if (!m->p->d->opt.rows && whole && !q8) {
+        product on_the_way = *q;
+        on_the_way.x = o->in[0];
+        on_the_way.norm = o->in[1];
+        on_the_way.shapes = few;
+        add_product(m, &on_the_way);
+        q->shapes = ALL_SHAPES & ~few;
+    }
+    job *norm = add_norm(m, o->in[0], o->in[1], q->x);
+    if (q->shapes) norm->shapes = q->shapes;
+    add_product(m, q);
+}
+
 static void make_fused(maker *m)
 {
     const fak_op *o = m->o;
@@ -196,13 +244,12 @@ static void make_fused(maker *m)
     case FAK_OP_NORM_MATMUL:
     case FAK_OP_NORM_MATMUL_GLU:
     case FAK_OP_FFN:
-        add_norm(m, o->in[0], o->in[1], normed);
         q.glu = o->id != FAK_OP_NORM_MATMUL;
         q.n = q.glu ? 2 : 1u + (o->in[3] != 0) + (o->in[4] != 0);
         memcpy(q.w, o->in + 2, sizeof q.w);
         memcpy(q.y, o->out, sizeof q.y);
         if (o->id == FAK_OP_FFN) q.y[0] = hidden;
-        add_product(m, &q);
+        add_normed_product(m, &q);
         if (o->id == FAK_OP_FFN)
             add_product(m, &(product){.x = hidden,
                                       .cols = value(m, o->in[4])->cols,
@@ -213,16 +260,16 @@ static void make_fused(maker *m)
         break;
     case FAK_OP_GLU_MATMUL_ADD:
         add_glu(m, o->in[0], o->in[1], hidden);
-        q = (product){hidden, q.cols, {o->in[2]}, {o->out[0]}, 1, o->in[3], 0};
+        q = (product){hidden, q.cols, {o->in[2]}, {o->out[0]}, .n = 1, .add = o->in[3]};
         add_product(m, &q);
         break;
     case FAK_OP_MATMUL_ARGMAX:
-        q = (product){o->in[0], q.cols, {o->in[1]}, {temp(m, TEMP_LOGITS)}, 1, 0, 0};
+        q = (product){o->in[0], q.cols, {o->in[1]}, {temp(m, TEMP_LOGITS)}, .n = 1};
         add_product(m, &q);
         add_argmax(m, q.y[0], value(m, o->in[1])->rows, o->out[0]);
         break;
     default: /* MATMUL, MATMUL_ADD */
-        q = (product){o->in[0], q.cols, {o->in[1]}, {o->out[0]}, 1, o->in[2], 0};
+        q = (product){o->in[0], q.cols, {o->in[1]}, {o->out[0]}, .n = 1, .add = o->in[2]};
         add_product(m, &q);
     }
 }
@@ -261,10 +308,10 @@ static void make(maker *m)
         break;
     case FAK_OP_KV_APPEND:
     case FAK_OP_ROPE_APPEND:
-        add_append(m);
+        add_each_piece(m, add_append);
         break;
     case FAK_OP_ATTENTION:
-        add_attention(m);
+        add_each_piece(m, add_attention);
         break;
     case FAK_OP_ARGMAX:
         add_argmax(m, o->in[0], value(m, o->in[0])->cols, o->out[0]);

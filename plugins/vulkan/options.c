@@ -8,11 +8,15 @@
 const fak_option vk_options[] = {
     {"kernels", "auto|row|group|exact", "auto",
      "row: no shared memory, for devices that are a CPU; exact: so, in the contract's order"},
+    {"features", "auto|none|subgroup|int8dot|all", "auto",
+     "of what is optional and there, use this; auto: what the driver calls fast"},
     {"recorded", "0|1", "1", "record ranges once; 0: each op at its call"},
     {"fused", "0|1", "1", "offer fused ops"},
     {"barriers", "0|1", "1", "0: none between dispatches, which is wrong: what validation must see"},
+    {"work", "1..1000000000", "131072",
+     "million multiplications of a submit, at most: watchdogs bite"},
     {"stage", "256..1073741824", "1048576", "bytes of a part of the ring that rows go through"},
-    {"piece", "4096..4294967295", "4294967295", "bytes of a weight that lie together, at most"},
+    {"piece", "4096..4294967295", "4294967295", "bytes of a weight or of a layer's kv that lie together, at most"},
     {"memory", "0..1099511627776", "0", "bytes of device memory; 0: what there is"},
     {"fail-alloc", "0..1000000", "0", "fail an allocation of device memory"},
     {"fail-submit", "0..1000000", "0", "fail a submit"},
@@ -21,9 +25,11 @@ const fak_option vk_options[] = {
 /* clang-format on */
 enum {
     KERNELS,
+    FEATURES,
     RECORDED,
     FUSED,
     BARRIERS,
+    WORK,
     STAGE,
     PIECE,
     MEMORY,
@@ -74,9 +80,11 @@ static uint64_t or_never(uint64_t n)
     return n ? n : UINT64_MAX;
 }
 
-int32_t vk_read_options(options *o, const fak_setting *set, uint32_t n, int is_cpu, fak_error *e)
+int32_t vk_read_options(options *o, const fak_setting *set, uint32_t n, const adapter *a,
+                        fak_error *e)
 {
     uint64_t value[COUNT];
+    const int is_cpu = a->properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     for (int i = 0; i < COUNT; i++) read_value(&vk_options[i], vk_options[i].initial, &value[i]);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t at = 0;
@@ -85,8 +93,10 @@ int32_t vk_read_options(options *o, const fak_setting *set, uint32_t n, int is_c
         if (read_value(&vk_options[at], set[i].value, &value[at]))
             return refuse(e, i, "it is ", vk_options[at].values);
     }
-    *o = (options){.rows = value[KERNELS] ? value[KERNELS] != 2 : is_cpu != 0,
+    *o = (options){.rows = value[KERNELS] ? value[KERNELS] != 2 : is_cpu,
                    .exact = value[KERNELS] == 3,
+                   .features = (uint32_t)value[FEATURES],
+                   .work = value[WORK] * 1000000,
                    .recorded = (uint32_t)value[RECORDED],
                    .fused = (uint32_t)value[FUSED],
                    .barriers = (uint32_t)value[BARRIERS],

@@ -1,5 +1,5 @@
 /* plan - which ops are taken, and the place of their weights. */
-#include "vk.h"
+#include "program.h"
 
 #include <string.h>
 
@@ -42,6 +42,36 @@ int vk_appends(const fak_op *o, uint32_t operand[3])
     if (o->id != FAK_OP_ROPE_APPEND && o->id != FAK_OP_KV_APPEND) return 0;
     for (uint32_t i = 0; i < 3; i++) operand[i] = o->in[first + i];
     return 1;
+}
+
+/* ---- what it costs ---- */
+
+static uint64_t work_of(const fak_program *p, const fak_op *o)
+{
+    uint32_t first, n = o->id == FAK_OP_EMBED ? 0 : vk_matrices(o, &first);
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const fak_value *w = &p->value[o->in[first + i]];
+        all += (uint64_t)w->rows * w->cols;
+    }
+    if (o->id == FAK_OP_ATTENTION) all = 2ull * o->heads * o->head_dim * p->limits.context;
+    return all;
+}
+
+uint64_t vk_work(const fak_program *p, uint32_t first, uint32_t ops)
+{
+    uint64_t all = 0;
+    for (uint32_t i = first; i < first + ops; i++) all += work_of(p, &p->op[i]);
+    return all;
+}
+
+/* A range is cut where the longest step would take more than a submit may. */
+uint32_t vk_part(const fak_program *p, uint32_t first, uint32_t ops)
+{
+    uint64_t most = p->d->opt.work / p->limits.rows, all = work_of(p, &p->op[first]);
+    uint32_t n = 1;
+    while (n < ops && (all += work_of(p, &p->op[first + n])) <= most) n++;
+    return n;
 }
 
 static int uses_kv(const fak_op *o)

@@ -1,5 +1,5 @@
 /* program - prepare: verdicts, layout, capacity, and all that a step will need; release. */
-#include "vk.h"
+#include "program.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,10 +18,10 @@ static int32_t check(const fak_program *p, uint32_t flags, fak_error *e)
     if (flags & ~known)
         return vk_fail(e, FAK_E_UNSUPPORTED, FAK_NO_INDEX, "unknown flags %" PRIx32,
                        flags & ~known);
-    if (l->numerics & ~p->d->facts.numerics || act != FAK_ACT_F32)
+    if (l->numerics & ~p->d->facts.numerics || (act != FAK_ACT_F32 && act != FAK_ACT_Q8))
         return vk_fail(e, FAK_E_UNSUPPORTED, FAK_NO_INDEX,
-                       "numerics %" PRIx32 "; it has %" PRIx32 ", activations are F32", l->numerics,
-                       p->d->facts.numerics);
+                       "numerics %" PRIx32 " with one mode of activations; it has %" PRIx32,
+                       l->numerics, p->d->facts.numerics);
     if (l->kv_dtype != FAK_F32 && l->kv_dtype != FAK_F16 && l->kv_dtype != FAK_BF16)
         return vk_fail(e, FAK_E_UNSUPPORTED, FAK_NO_INDEX, "kv of dtype %" PRIu32, l->kv_dtype);
     if (l->weight_bytes)
@@ -87,8 +87,8 @@ static fak_report report_of(const fak_program *p)
     r.scratch_bytes = vk_store_bytes(&p->store) - p->kv_bytes;
     r.driver_bytes = CODE_BYTES * 32ull + (uint64_t)taken * DISPATCH_BYTES * SHAPES;
     r.host_bytes = vk_queue_bytes(p) + p->ops * (sizeof *p->op + sizeof *p->range) +
-                   p->values * (sizeof *p->value + sizeof *p->at) + taken * 3ull * sizeof(job) +
-                   2ull * (p->limits.slots * (1ull + p->pages.slot_pages) + p->pages.count) * 4;
+                   p->values * (sizeof *p->value + sizeof *p->at) + taken * 6ull * sizeof(job) +
+                   vk_pages_bytes(p->limits.slots, p->limits.context, p->pages.count);
     return r;
 }
 
@@ -145,12 +145,15 @@ static int32_t take_all(fak_program *p, fak_error *e)
     if (!s) s = vk_take(p->d, &p->store, "values, kv and steps", e);
     if (!s && p->layers)
         s = vk_pages_make(&p->pages, p->limits.slots, p->limits.context, p->pages.count, e);
-    if (!s && p->layers && !(p->side_step = calloc(p->side_words.all, 4)))
+    if (!s && p->side_rows && !(p->side_step = calloc(p->side_words.all, 4)))
         s = vk_fail(e, FAK_E_MEMORY, FAK_NO_INDEX, "no host memory for a step");
     if (!s) s = vk_lower(p, e);
     if (!s) s = vk_queue_make(p, e);
     if (!s) s = vk_bind(p, e);
-    return s ? s : vk_record_ranges(p, e);
+    if (!s) s = vk_record_ranges(p, e);
+    if (!s) s = vk_record_ready(p, e);
+    if (!s) vk_pipelines_keep(p->d);
+    return s;
 }
 
 static int32_t build(fak_program *p, const fak_plan *plan, fak_program *weights_of,
@@ -187,6 +190,7 @@ int32_t vk_prepare(fak_device *d, const fak_plan *plan, const fak_limits *limits
     p->d = d;
     p->flags = flags;
     fak_take(&p->limits, sizeof p->limits, limits);
+    p->q8 = (p->limits.numerics & FAK_ACT_Q8) != 0;
     s = build(p, plan, weights_of, verdict, report, e);
     if (s || flags & FAK_DRY_RUN)
         vk_release(p);

@@ -1,6 +1,6 @@
 /* queue - command buffers collect until something needs them: then one submit takes them all.  Rings of
  * slots carry rows and steps between host memory and the device's. */
-#include "vk.h"
+#include "program.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -44,9 +44,9 @@ static uint32_t steps_of(const fak_program *p)
 
 uint64_t vk_queue_bytes(const fak_program *p)
 {
-    return STAGES * p->d->opt.stage + steps_of(p) * 4ull * p->words.all +
+    return STAGES * p->d->opt.stage + steps_of(p) * 4ull * p->words.state +
            (STAGES + EAGER + steps_of(p)) * (uint64_t)sizeof(ring_part) +
-           QUEUED * (uint64_t)sizeof(VkCommandBuffer);
+           QUEUED * (uint64_t)(sizeof(VkCommandBuffer) + sizeof(uint64_t));
 }
 
 int32_t vk_queue_make(fak_program *p, fak_error *e)
@@ -59,9 +59,11 @@ int32_t vk_queue_make(fak_program *p, fak_error *e)
         vk_result(p->d, vkCreateCommandPool(p->d->vk, &pool, NULL, &q->pool), "a command pool", e);
     q->most = QUEUED;
     q->cb = calloc(QUEUED, sizeof *q->cb);
-    if (!s && !q->cb) s = vk_fail(e, FAK_E_MEMORY, FAK_NO_INDEX, "no host memory for a queue");
+    q->work = calloc(QUEUED, sizeof *q->work);
+    if (!s && (!q->cb || !q->work))
+        s = vk_fail(e, FAK_E_MEMORY, FAK_NO_INDEX, "no host memory for a queue");
     if (!s) s = make_ring(p, &q->stage, STAGES, p->d->opt.stage, "the ring for rows", e);
-    if (!s) s = make_ring(p, &q->step, steps_of(p), 4ull * p->words.all, "the ring for steps", e);
+    if (!s) s = make_ring(p, &q->step, steps_of(p), 4ull * p->words.state, "the ring for steps", e);
     return s ? s : make_ring(p, &q->eager, EAGER, 0, "command buffers", e);
 }
 
@@ -74,6 +76,7 @@ void vk_queue_free(fak_program *p)
     }
     vkDestroyCommandPool(p->d->vk, p->queue.pool, NULL);
     free(p->queue.cb);
+    free(p->queue.work);
 }
 
 /* ---- recording ---- */
@@ -117,7 +120,8 @@ static VkResult planted(const fak_device *d, uint64_t number)
     return number == d->opt.fail_submit ? VK_ERROR_OUT_OF_DEVICE_MEMORY : VK_SUCCESS;
 }
 
-static int32_t submit(fak_device *d, const cb_queue *q, fak_error *e)
+/* The first n of what is queued. */
+static int32_t submit(fak_device *d, const cb_queue *q, uint32_t n, fak_error *e)
 {
     const uint64_t value = d->submitted + 1;
     const VkTimelineSemaphoreSubmitInfo timeline = {
@@ -126,7 +130,7 @@ static int32_t submit(fak_device *d, const cb_queue *q, fak_error *e)
         .pSignalSemaphoreValues = &value};
     const VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
                                .pNext = &timeline,
-                               .commandBufferCount = q->count,
+                               .commandBufferCount = n,
                                .pCommandBuffers = q->cb,
                                .signalSemaphoreCount = 1,
                                .pSignalSemaphores = &d->timeline};
@@ -139,15 +143,29 @@ static int32_t submit(fak_device *d, const cb_queue *q, fak_error *e)
     return vk_result(d, r, "a submit", e);
 }
 
+/* How many of what is queued one submit takes: a watchdog ends what works too long. */
+static uint32_t batch(const cb_queue *q, uint64_t most)
+{
+    uint64_t work = q->work[0];
+    uint32_t n = 1;
+    while (n < q->count && work + q->work[n] <= most) work += q->work[n++];
+    return n;
+}
+
 int32_t vk_flush(fak_program *p, fak_error *e)
 {
     cb_queue *q = &p->queue;
     ring *all[] = {&q->stage, &q->step, &q->eager};
     int32_t s = vk_lost(p->d, e);
     if (s || !q->count) return s;
-    s = submit(p->d, q, e);
-    if (s) return s; /* what was queued stays queued: it may be submitted yet */
-    q->count = 0;
+    while (q->count) {
+        uint32_t n = batch(q, p->d->opt.work);
+        s = submit(p->d, q, n, e);
+        if (s) return s; /* what was queued stays queued: it may be submitted yet */
+        q->count -= n;
+        memmove(q->cb, q->cb + n, q->count * sizeof *q->cb);
+        memmove(q->work, q->work + n, q->count * sizeof *q->work);
+    }
     pthread_mutex_lock(&p->d->lock);
     for (int i = 0; i < 3; i++)
         for (uint32_t k = 0; k < all[i]->count; k++)
@@ -156,11 +174,14 @@ int32_t vk_flush(fak_program *p, fak_error *e)
     return FAK_OK;
 }
 
-int32_t vk_enqueue(fak_program *p, VkCommandBuffer cb, uint32_t dispatches, fak_error *e)
+int32_t vk_enqueue(fak_program *p, VkCommandBuffer cb, uint32_t dispatches, uint64_t work,
+                   fak_error *e)
 {
-    int32_t s = p->queue.count == p->queue.most ? vk_flush(p, e) : vk_lost(p->d, e);
+    cb_queue *q = &p->queue;
+    int32_t s = q->count == q->most ? vk_flush(p, e) : vk_lost(p->d, e);
     if (s) return s;
-    p->queue.cb[p->queue.count++] = cb;
+    q->work[q->count] = work;
+    q->cb[q->count++] = cb;
     vk_count(p->d, &p->d->stats.dispatches, dispatches);
     return FAK_OK;
 }
@@ -174,6 +195,22 @@ static void deliver(ring_part *t)
     t->dst = NULL;
 }
 
+/* The timeline was seen at `value`; or is that known already? */
+static void see(fak_device *d, uint64_t value)
+{
+    pthread_mutex_lock(&d->lock);
+    if (value > d->done) d->done = value;
+    pthread_mutex_unlock(&d->lock);
+}
+
+static int seen(fak_device *d, uint64_t value)
+{
+    pthread_mutex_lock(&d->lock);
+    int is = value <= d->done;
+    pthread_mutex_unlock(&d->lock);
+    return is;
+}
+
 static int32_t wait_for(fak_device *d, uint64_t value, uint64_t ns, fak_error *e)
 {
     const VkSemaphoreWaitInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
@@ -182,12 +219,17 @@ static int32_t wait_for(fak_device *d, uint64_t value, uint64_t ns, fak_error *e
                                       .pValues = &value};
     uint64_t now = 0;
     int32_t s = vk_lost(d, e);
-    if (!s) s = vk_result(d, vkGetSemaphoreCounterValue(d->vk, d->timeline, &now), "a wait", e);
-    if (s || now >= value) return s;
-    if (!ns) return FAK_PENDING;
-    vk_count(d, &d->stats.host_waits, 1);
-    VkResult r = vkWaitSemaphores(d->vk, &info, ns);
-    return r == VK_TIMEOUT ? FAK_PENDING : vk_result(d, r, "a wait", e);
+    if (s || seen(d, value)) return s;
+    s = vk_result(d, vkGetSemaphoreCounterValue(d->vk, d->timeline, &now), "a wait", e);
+    if (!s && now < value && !ns) return FAK_PENDING;
+    if (!s && now < value) {
+        vk_count(d, &d->stats.host_waits, 1);
+        VkResult r = vkWaitSemaphores(d->vk, &info, ns);
+        if (r == VK_TIMEOUT) return FAK_PENDING;
+        s = vk_result(d, r, "a wait", e);
+    }
+    if (!s) see(d, value);
+    return s;
 }
 
 int32_t vk_wait(fak_program *p, uint64_t ticket, uint32_t timeout_ms, fak_error *e)
@@ -226,10 +268,10 @@ int32_t vk_slot_begin(fak_program *p, ring *r, ring_part **out, fak_error *e)
     return s ? s : vk_commands_begin(p->d, (*out)->cb, 1, e);
 }
 
-int32_t vk_slot_end(fak_program *p, ring_part *t, uint32_t dispatches, fak_error *e)
+int32_t vk_slot_end(fak_program *p, ring_part *t, uint32_t dispatches, uint64_t work, fak_error *e)
 {
     int32_t s = vk_commands_end(p->d, t->cb, e);
-    return s ? s : vk_enqueue(p, t->cb, dispatches, e);
+    return s ? s : vk_enqueue(p, t->cb, dispatches, work, e);
 }
 
 void vk_slot_deliver(fak_program *p, ring_part *t, void *dst, uint64_t bytes, uint32_t dtype)

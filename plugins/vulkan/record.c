@@ -1,5 +1,5 @@
 /* record - dispatches into command buffers: once for each shape of a step, or at each call. */
-#include "vk.h"
+#include "program.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -66,13 +66,14 @@ int32_t vk_bind(fak_program *p, fak_error *e)
     for (uint32_t i = 0; !s && i < p->job_count; i++) {
         job *j = &p->jobs[i];
         uint32_t n = j->side ? 1 : shapes_of(j->c.which ? p->limits.wanted : p->limits.rows);
+        uint32_t of = j->side ? ALL_SHAPES : j->shapes;
         const VkDescriptorSetAllocateInfo info = {
             .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
             .descriptorPool = p->sets,
             .descriptorSetCount = 1,
             .pSetLayouts = &p->d->set};
         for (uint32_t k = 0; !s && k < n; k++)
-            s = vk_pipeline(p->d, &j->kernel[k], &j->pipeline[k], e);
+            if (of >> k & 1) s = vk_pipeline(p->d, &j->kernel[k], &j->pipeline[k], e);
         if (!s) s = vk_result(p->d, vkAllocateDescriptorSets(p->d->vk, &info, &j->set), "sets", e);
         if (!s) write_set(p, j);
     }
@@ -130,7 +131,9 @@ uint32_t vk_record(fak_program *p, VkCommandBuffer cb, uint32_t first, uint32_t 
                    enum shape shape)
 {
     hazards h = {.n = 0};
+    uint32_t count = 0;
     for (uint32_t i = first; i < end; i++) {
+        if (!(p->jobs[i].shapes >> shape & 1)) continue;
         touched t[BINDINGS];
         uint32_t n = touches(p, &p->jobs[i], t);
         if (p->d->opt.barriers && conflict(&h, t, n)) {
@@ -141,8 +144,9 @@ uint32_t vk_record(fak_program *p, VkCommandBuffer cb, uint32_t first, uint32_t 
         memcpy(h.at + h.n, t, n * sizeof *t);
         h.n += n;
         dispatch(p, cb, &p->jobs[i], shape);
+        count++;
     }
-    return end - first;
+    return count;
 }
 
 /* ---- ranges ---- */
@@ -160,6 +164,7 @@ static int32_t record_range(fak_program *p, uint32_t first, uint32_t ops, uint32
         s = vk_commands_end(p->d, r->cb[k], e);
     }
     if (!s) r->ops = ops;
+    r->work = vk_work(p, first, ops);
     return s;
 }
 
@@ -174,9 +179,39 @@ int32_t vk_record_ranges(fak_program *p, fak_error *e)
         while (!s && i < end) {
             uint32_t n = 0;
             while (i + n < end && p->taken[i + n]) n++;
+            if (n) n = vk_part(p, i, n);
             if (n && !p->range[i].ops) s = record_range(p, i, n, shapes, e);
             i += n ? n : 1;
         }
+    }
+    return s;
+}
+
+/* ---- what each token moves: a step of one row, an id ---- */
+
+static int32_t begin_ready(fak_program *p, ring_part *t, fak_error *e)
+{
+    int32_t s = vk_commands(p, &t->ready, 1, e);
+    return s ? s : vk_commands_begin(p->d, t->ready, 0, e);
+}
+
+int32_t vk_record_ready(fak_program *p, fak_error *e)
+{
+    ring *step = &p->queue.step, *stage = &p->queue.stage;
+    const place *id = &p->at[p->argmax];
+    int32_t s = FAK_OK;
+    if (!p->d->opt.recorded) return FAK_OK;
+    for (uint32_t i = 0; !s && i < step->count; i++) {
+        ring_part *t = &step->slot[i];
+        s = begin_ready(p, t, e);
+        if (!s) t->ready_words = vk_send_one(p, t);
+        if (!s) s = vk_commands_end(p->d, t->ready, e);
+    }
+    for (uint32_t i = 0; !s && p->argmax && id->bytes && i < stage->count; i++) {
+        ring_part *t = &stage->slot[i];
+        s = begin_ready(p, t, e);
+        if (!s) vk_download_record(p, t->ready, &p->store.at[id->block], id->at, t, 4);
+        if (!s) s = vk_commands_end(p->d, t->ready, e);
     }
     return s;
 }

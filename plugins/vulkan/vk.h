@@ -1,5 +1,4 @@
-/* vulkan - what the files of this plugin share: a device with its own memory, one queue and one timeline;
- * a program as a list of dispatches, recorded once for each shape of a step and then only submitted. */
+/* vulkan - a device with its own memory, one queue and one timeline, and what it is found and made by. */
 #ifndef VK_H
 #define VK_H
 #include "fak_backend.h"
@@ -10,21 +9,15 @@
 
 enum {
     BINDINGS = 4, /* storage buffers of a kernel: what every driver has; beside them the step's head */
-    SPECS = 6,    /* specialisation constants of a kernel, at most */
-    PAGE = 16,    /* positions that kv is reserved by */
-    GRID_WORD = 8, /* words of a step before its grids */
-    GRIDS = 128,   /* different grids of a program, at most */
-    INPUTS = 8,
-    OUTPUTS = 3
+    SPECS = 6     /* specialisation constants of a kernel, at most */
 };
 
-enum temp { TEMP_NORMED, TEMP_HIDDEN, TEMP_LOGITS, TEMP_BEST, TEMPS }; /* rows that an op hands on */
-
-/* A step has a shape, by its rows: kernels differ, so ranges are recorded for each. */
-enum shape { SHAPE_ONE, SHAPE_FEW, SHAPE_MANY, SHAPES }; /* 1; up to FEW_ROWS; more */
-enum { FEW_ROWS = 8 };
-
 /* ---- instance.c: the loader and what it finds ---- */
+
+typedef struct features { /* what is optional */
+    uint32_t subgroup; /* invocations that add without shared memory; 0: not there */
+    uint32_t int8dot;  /* four products of int8 at a time: there; 2: the driver calls it fast */
+} features;
 
 typedef struct adapter { /* a physical device that could be used */
     VkPhysicalDevice phys;
@@ -36,6 +29,7 @@ typedef struct adapter { /* a physical device that could be used */
     VkDriverId driver_id;
     uint32_t family; /* of its queue */
     int has_budget;  /* VK_EXT_memory_budget */
+    features has;
 } adapter;
 
 /* Holds the instance: each that succeeds is matched by a put, and the last put ends the driver. */
@@ -49,16 +43,17 @@ uint32_t vk_device_count(const fak_setting *, uint32_t settings, fak_error *);
 int32_t vk_device_info(uint32_t index, const fak_setting *, uint32_t settings, fak_device_info *,
                        fak_error *);
 
-/* ---- device.c ---- */
+/* ---- pipelines.c ---- */
 
 enum shader {
     SHADER_ADD, SHADER_APPEND, SHADER_ARGMAX, SHADER_ATTEND, SHADER_ATTEND_ROW, SHADER_BEST,
-    SHADER_BIAS, SHADER_EMBED, SHADER_GATHER, SHADER_GLU, SHADER_MATMUL, SHADER_MATMUL_ROW,
-    SHADER_NORM, SHADER_NORM_ROW, SHADER_PAGES, SHADER_ROPE, SHADER_SCALE, SHADER_SOFTCAP,
-    SHADER_TAKE, SHADERS
+    SHADER_BIAS, SHADER_EMBED, SHADER_GATHER, SHADER_GLU, SHADER_MATMUL, SHADER_MATMUL_Q8,
+    SHADER_MATMUL_Q8_ROW, SHADER_MATMUL_ROW, SHADER_MATMUL_TILE, SHADER_NORM, SHADER_NORM_ROW,
+    SHADER_QUANTISE, SHADER_ROPE, SHADER_SCALE, SHADER_SOFTCAP, SHADER_TAKE, SHADERS
 };
+enum { PLAIN, SUBGROUPS, WAYS }; /* the same kernel with subgroups, where there is another */
 typedef struct spirv { const uint32_t *code; size_t bytes; } spirv;
-extern const spirv vk_spirv[SHADERS]; /* made by shaders/embed.py */
+extern const spirv vk_spirv[SHADERS][WAYS]; /* made by shaders/embed.py */
 
 typedef struct kernel { /* a shader with its constants */
     enum shader shader;
@@ -66,10 +61,29 @@ typedef struct kernel { /* a shader with its constants */
 } kernel;
 typedef struct pipeline { kernel key; VkPipeline vk; } pipeline;
 
+typedef struct constants { /* shaders/common.glsl */
+    uint32_t icols, ocols, which, x, y, y1, y2, n1, n2, count, first, base, a_row, b_row, b_at;
+    uint32_t heads, kv_heads, head_dim, rot_dim, window, group, act;
+    float eps, scale, softcap;
+    uint32_t values, raw, source;
+} constants;
+
+int32_t vk_pipelines_make(fak_device *, fak_error *); /* layouts; what the host's store has of before */
+void vk_pipelines_free(fak_device *);
+/* The pipeline of a kernel, made when it is first asked for; *index counts from 0. */
+int32_t vk_pipeline(fak_device *, const kernel *, uint32_t *index, fak_error *);
+void vk_pipelines_keep(fak_device *); /* in the host's store, where it has them not */
+
+/* ---- device.c ---- */
+
+enum use { USE_AUTO, USE_NONE, USE_SUBGROUP, USE_INT8DOT, USE_ALL }; /* of features */
+
 typedef struct options {
     uint32_t rows;      /* kernels that need no shared memory: an output an invocation */
     uint32_t exact;     /* rows, and in the contract's order throughout */
     uint32_t recorded, fused, barriers;
+    uint32_t features; /* enum use */
+    uint64_t work;     /* multiplications of a submit, at most */
     uint64_t stage, piece, memory; /* bytes: of a part of the ring; of a weight's piece; that there are */
     uint64_t fail_alloc, fail_submit, lose; /* numbers of what fails; UINT64_MAX: nothing */
 } options;
@@ -85,20 +99,24 @@ struct fak_device {
     uint64_t submitted; /* value of the timeline after the last submit */
     VkDescriptorSetLayout set;
     VkPipelineLayout layout;
+    features use;
+    VkPipelineCache cache;
+    uint64_t kept; /* sum of what the host's store has of it */
     pipeline *pipelines;
     uint32_t pipeline_count;
     uint64_t piece_max, block_max, align; /* bytes: of what a kernel sees at once; of an allocation */
     uint64_t used, attempts;              /* bytes of device memory; times it was asked for */
     pthread_mutex_t lock;
     /* under the lock */
+    uint64_t done;  /* value that the timeline was last seen at */
     fak_error lost; /* code 0: not lost */
     fak_stats stats;
 };
 
-int32_t vk_open(uint32_t index, const fak_setting *, uint32_t settings, fak_device **, fak_error *);
+int32_t vk_open(uint32_t index, const fak_setting *, uint32_t settings, const fak_host *,
+                fak_device **, fak_error *);
 void vk_close(fak_device *);
-/* The pipeline of a kernel, made when it is first asked for; *index counts from 0. */
-int32_t vk_pipeline(fak_device *, const kernel *, uint32_t *index, fak_error *);
+features vk_use(const features *has, const options *); /* of what an adapter has, what options leave */
 
 int32_t vk_fail(fak_error *, int32_t code, uint32_t index, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -110,7 +128,8 @@ void vk_count(fak_device *, uint64_t *which, uint64_t n); /* adds to one of its 
 /* options.c */
 extern const fak_option vk_options[];
 extern const uint32_t vk_option_count;
-int32_t vk_read_options(options *, const fak_setting *, uint32_t settings, int is_cpu, fak_error *);
+int32_t vk_read_options(options *, const fak_setting *, uint32_t settings, const adapter *,
+                        fak_error *);
 
 /* ---- memory.c ---- */
 
@@ -138,255 +157,9 @@ void vk_give(fak_device *, store *);
 int32_t vk_take_host(fak_device *, block *, uint64_t bytes, const char *what, fak_error *);
 void vk_give_block(fak_device *, block *);
 
-/* ---- queue.c: command buffers collect until something needs them ---- */
-
-#define UNSUBMITTED UINT64_MAX
-
-typedef struct ring_part { /* a command buffer that is used again and again, with its part of the ring */
-    VkCommandBuffer cb;
-    char *map;           /* host memory */
-    uint64_t at;         /* its place in the ring's buffer */
-    /* written under the device's lock */
-    uint64_t busy;       /* value of the timeline after which it is free, or UNSUBMITTED */
-    void *dst;           /* rows that a wait copies out, as F32 */
-    uint64_t bytes;      /* in the ring */
-    uint32_t dtype;
-} ring_part;
-
-typedef struct ring {
-    block mem;
-    uint64_t each; /* bytes of a slot */
-    uint32_t count, next;
-    ring_part *slot;
-} ring;
-
-typedef struct cb_queue { /* of a program */
-    VkCommandPool pool;
-    VkCommandBuffer *cb;
-    uint32_t count, most;
-    ring stage, step, eager;
-} cb_queue;
-
-int32_t vk_commands(fak_program *, VkCommandBuffer *, uint32_t n, fak_error *);
-uint64_t vk_queue_bytes(const fak_program *); /* of host memory */
-int32_t vk_queue_make(fak_program *, fak_error *);
-void vk_queue_free(fak_program *); /* when all is done that was submitted; what was not is dropped */
-/* Recording begins with a barrier: all that came before is seen.  once: it is submitted once. */
-int32_t vk_commands_begin(fak_device *, VkCommandBuffer, int once, fak_error *);
-int32_t vk_commands_end(fak_device *, VkCommandBuffer, fak_error *);
-void vk_barrier(VkCommandBuffer);
-int32_t vk_enqueue(fak_program *, VkCommandBuffer, uint32_t dispatches, fak_error *);
-int32_t vk_flush(fak_program *, fak_error *);
-int32_t vk_slot_next(fak_program *, ring *, ring_part **, fak_error *); /* free: what had it is done */
-/* The same with its command buffer begun; vk_slot_end enqueues it. */
-int32_t vk_slot_begin(fak_program *, ring *, ring_part **, fak_error *);
-int32_t vk_slot_end(fak_program *, ring_part *, uint32_t dispatches, fak_error *);
-/* [any] */
-int32_t vk_wait(fak_program *, uint64_t ticket, uint32_t timeout_ms, fak_error *);
-/* What a wait will copy out of the slot; told before its command buffer is enqueued. */
-void vk_slot_deliver(fak_program *, ring_part *, void *dst, uint64_t bytes, uint32_t dtype);
-/* What would be copied into [dst, dst + bytes) no longer is. */
-void vk_slot_forget(fak_program *, const void *dst, uint64_t bytes);
-
-/* ---- move.c: rows through the ring ---- */
-
-int32_t vk_upload(fak_program *, const block *to, uint64_t at, const void *src, uint64_t bytes,
-                  fak_error *);
-/* Delivered, as F32, by the wait for the submit that the next flush makes. */
-int32_t vk_download(fak_program *, const block *from, uint64_t at, uint64_t bytes, void *dst,
-                    uint32_t dtype, fak_error *);
-
 /* ---- halves.c: numbers of 16 bits on the host ---- */
 
 void vk_widen(uint32_t dtype, uint64_t n, const void *from, float *to); /* kv dtypes */
 void vk_narrow(uint32_t dtype, uint64_t n, const float *from, void *to);
 uint32_t vk_element_bytes(uint32_t dtype);
-
-/* ---- weights.c: matrices on the device ---- */
-
-typedef struct weight_format { /* how a dtype is kept: each block of columns is cut into two planes */
-    uint32_t dtype, cols;        /* of a block; cols 0 ends the table */
-    uint32_t bytes;              /* of a block as it is served */
-    uint32_t a_from, a_bytes;    /* plane A: codes, or plain numbers */
-    uint32_t b_from, b_bytes;    /* plane B: scales */
-} weight_format;
-const weight_format *vk_format(uint32_t dtype); /* NULL: not kept */
-
-typedef struct segment { /* rows of a tensor that lie in one piece: plane A of all, then plane B */
-    place at;
-    uint32_t first, rows;
-} segment;
-
-typedef struct tensor { /* one weight, or several whose rows one kernel takes together */
-    const weight_format *format;
-    uint32_t rows, cols, a_row, b_row; /* words of a row in the planes */
-    segment *segment;
-    uint32_t segments;
-} tensor;
-
-typedef struct home { uint32_t tensor, first; } home; /* tensor counts from 1; 0: none */
-
-typedef struct weight_set { /* of a program; borrowers keep it */
-    uint32_t refs, values, tensors;
-    home *home;          /* [values] */
-    tensor *tensor;      /* [values] */
-    uint8_t *loaded;     /* [values] */
-    store store;
-    struct weight_set *lender;
-} weight_set;
-
-weight_set *vk_weights_new(uint32_t values, weight_set *lender); /* NULL: no host memory */
-void vk_weights_free(fak_device *, weight_set *);
-/* The tensor that holds a value's rows, from *first on; NULL when none does. */
-const tensor *vk_weight(weight_set *, uint32_t value, uint32_t *first);
-const store *vk_weight_store(weight_set *, uint32_t value);
-/* Finds a place for `n` values as one tensor, in one piece if whole; 0 when that cannot be, -1 without
- * host memory. */
-int vk_weights_add(fak_program *, const uint32_t *value, uint32_t n, int whole);
-int32_t vk_load(fak_program *, const uint32_t *value, uint32_t values, const fak_source *, fak_error *);
-int32_t vk_unload(fak_program *, const uint32_t *value, uint32_t values, fak_error *);
-
-/* ---- a program ---- */
-
-typedef struct constants { /* shaders/common.glsl */
-    uint32_t icols, ocols, which, x, y, y1, y2, n1, n2, count, first, base, a_row, b_row, b_at;
-    uint32_t heads, kv_heads, head_dim, rot_dim, window, group, act;
-    float eps, scale, softcap;
-    uint32_t values, raw, source;
-} constants;
-
-enum per { PER_ROW, PER_WANTED, PER_COPY };
-typedef struct grid { uint32_t x, per, tile; } grid; /* y: rows divided by tile, rounded up */
-
-typedef struct bind { const store *in; place place; } bind; /* in NULL: nothing is bound */
-
-typedef struct job { /* a dispatch */
-    kernel kernel[SHAPES];
-    uint32_t pipeline[SHAPES], grid[SHAPES];
-    bind bind[BINDINGS];
-    uint32_t writes;   /* bit a binding */
-    int side;          /* its step is not the step's but that of what is done beside: kv.c */
-    constants c;
-    VkDescriptorSet set;
-} job;
-
-typedef struct kv_layer { /* of a layer whose kv is here */
-    uint32_t layer, kv_heads, head_dim, rot_dim, table, cols;
-    uint32_t values, raw; /* words from the start on; raw 0: not kept */
-    place at;
-} kv_layer;
-
-typedef struct page_table {
-    uint32_t *length; /* [slots] positions in use */
-    uint32_t *page;   /* [slots][slot_pages] */
-    uint32_t *refs;   /* [pages] slots that hold it, 0: free */
-} page_table;
-
-typedef struct kv_pages { /* pages.c: which page holds which positions; numbers only */
-    uint32_t slots, slot_pages, count, context, hint; /* hint: where to look for a free one first */
-    page_table now, before;
-    uint32_t *copy;  /* [2*copies] pages to be copied before the step: from, to */
-    uint32_t copies;
-} kv_pages;
-
-typedef struct step_words { /* words from the start of a step on the device */
-    uint32_t row, wanted, page, copy, all;
-} step_words;
-
-typedef struct recording { uint32_t ops, dispatches[SHAPES]; VkCommandBuffer cb[SHAPES]; } recording;
-
-struct fak_program {
-    fak_device *d;
-    fak_limits limits;
-    uint32_t flags, ops, values, body_ops, tails;
-    fak_op *op;
-    fak_value *value;   /* [values + TEMPS] */
-    fak_tail *tail;
-    uint8_t *taken;     /* [ops] */
-    uint32_t argmax;    /* value that an ARGMAX tail writes; 0: none */
-    int embeds;
-    weight_set *weights;
-    store store;        /* all but the weights */
-    place arena, step;  /* values; the step */
-    place side, survivors; /* the step of what is done beside; rows that an eviction moves */
-    uint32_t side_rows, side_copies; /* that it has room for */
-    uint64_t piece_used, kv_bytes;   /* the most that a kernel sees at once; of all layers */
-    place *at;          /* [values + TEMPS] */
-    job *jobs;
-    uint32_t *first_job, job_count, job_room; /* first_job: [ops + 1] */
-    grid grids[GRIDS];
-    uint32_t grid_count;
-    kv_layer *layer;
-    uint32_t layers, widest; /* layers whose kv is here; columns of the widest */
-    kv_pages pages;
-    step_words words, side_words;
-    uint32_t *side_step; /* [side_words.all] */
-    uint32_t copy_job, evict_job; /* the first of one for each layer, of two */
-    cb_queue queue;
-    VkDescriptorPool sets;
-    recording *range;       /* [ops], ops 0: none begins there */
-    /* the caller's */
-    uint32_t rows, wanted, chained; /* of the step; rows whose ids the last step left */
-    int begun;
-};
-
-/* plan.c */
-int32_t vk_judge(fak_program *, uint32_t *verdict, fak_error *);
-uint32_t vk_matrices(const fak_op *, uint32_t *first); /* how many, and the input of the first */
-int vk_appends(const fak_op *, uint32_t operand[3]); /* k, v, tab of an op that appends; 0: it does not */
-
-/* layout.c: places are laid out, nothing is taken */
-int32_t vk_lay_out(fak_program *); /* FAK_E_MEMORY: no host memory */
-void vk_size_temps(fak_program *);
-uint32_t vk_best_count(const fak_program *, uint32_t cols);
-uint32_t vk_rows_max(const fak_program *, const fak_value *);
-place vk_span(const fak_program *, const uint32_t *value, uint32_t n); /* that has all of them */
-const kv_layer *vk_layer(const fak_program *, uint32_t layer); /* NULL: not here */
-
-/* lower.c: each taken op as jobs */
-int32_t vk_lower(fak_program *, fak_error *);
-
-/* record.c */
-int32_t vk_bind(fak_program *, fak_error *); /* pipelines and descriptor sets of all jobs */
-uint32_t vk_record(fak_program *, VkCommandBuffer, uint32_t first_job, uint32_t end, enum shape);
-int32_t vk_record_ranges(fak_program *, fak_error *);
-enum shape vk_shape(uint32_t rows);
-
-/* program.c */
-int32_t vk_prepare(fak_device *, const fak_plan *, const fak_limits *, fak_program *weights_of,
-                   uint32_t flags, uint32_t *verdict, fak_report *, fak_program **, fak_error *);
-void vk_release(fak_program *);
-
-/* step.c */
-void vk_write_head(const fak_program *, uint32_t *words, const step_words *, uint32_t rows,
-                   uint32_t wanted, uint32_t flags, uint32_t copies); /* with the grids */
-int32_t vk_begin(fak_program *, const fak_step *, fak_error *);
-int32_t vk_run(fak_program *, uint32_t first, uint32_t ops, fak_error *);
-int32_t vk_call(fak_program *, uint32_t op, fak_error *);
-int32_t vk_read(fak_program *, uint32_t value, uint32_t first, uint32_t rows, void *dst,
-                uint64_t *ticket, fak_error *);
-int32_t vk_write(fak_program *, uint32_t value, uint32_t first, uint32_t rows, const void *src,
-                 fak_error *);
-
-/* pages.c */
-int32_t vk_pages_make(kv_pages *, uint32_t slots, uint32_t context, uint32_t count, fak_error *);
-void vk_pages_free(kv_pages *);
-void vk_pages_remember(kv_pages *); /* what a later restore or undo goes back to */
-void vk_pages_restore(kv_pages *);
-int32_t vk_pages_undo(kv_pages *, uint32_t index, uint32_t slot, fak_error *); /* KV_FULL */
-int vk_pages_own(kv_pages *, uint32_t slot, uint32_t first, uint32_t end); /* -1: no page */
-void vk_pages_shorten(kv_pages *, uint32_t slot, uint32_t length);
-int32_t vk_pages_reserve(kv_pages *, const fak_step *, fak_error *);
-uint32_t *vk_page_at(const kv_pages *, const page_table *, uint32_t slot, uint32_t index);
-uint32_t vk_pages_of(uint32_t positions);
-
-/* kv.c */
-int32_t vk_copy_pages(fak_program *, fak_error *); /* enqueues what pages.copy says */
-int32_t vk_kv_clone(fak_program *, uint32_t to, uint32_t from, uint32_t len, fak_error *);
-int32_t vk_kv_trim(fak_program *, uint32_t slot, uint32_t len, fak_error *);
-int32_t vk_kv_evict(fak_program *, uint32_t slot, uint32_t first, uint32_t len, fak_error *);
-int32_t vk_kv_read(fak_program *, uint32_t slot, uint32_t layer, uint32_t first, uint32_t len,
-                   void *k, void *v, uint64_t *ticket, fak_error *);
-int32_t vk_kv_write(fak_program *, uint32_t slot, uint32_t layer, uint32_t first, uint32_t len,
-                    const void *k, const void *v, fak_error *);
 #endif

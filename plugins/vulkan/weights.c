@@ -1,6 +1,6 @@
 /* weights - matrices on the device: blocks are cut into a plane of codes and a plane of scales, rows begin
  * at whole words, and a tensor that no kernel could see at once lies in several pieces. */
-#include "vk.h"
+#include "program.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -51,7 +51,7 @@ void main()
         x[p.y + at + i] = rotated(p.y1 + at + h, tab, i - h);
         x[p.y + at + i + 1u] = rotated(p.y1 + at + h, tab, i + 1u - h);
     }
-    if (i >= cols) return;
+    if (i >= cols || ELSEWHERE(st[ROW_AT(r) + 1u], position)) return;
     uint place = PLACE(st[ROW_AT(r) + 1u], position) * cols, at = r * cols + i;
     uint from = p.x + r * cols + i / p.head_dim * p.head_dim, j = i % p.head_dim;
     store(0u, place + i, rotated(from, tab, j), rotated(from, tab, j + 1u));

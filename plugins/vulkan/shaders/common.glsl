@@ -17,5 +17,5 @@ layout(std140, set = 0, binding = 0) uniform Head { uvec4 head[2]; };
 #define FROM_ARGMAX ((head[0].z & 1u) != 0u)
 #define ROW_AT(r) (head[1].x + (r) * 4u) /* token, pages, position, position before an eviction */
 #define WANTED_AT(r) (head[1].y + (r))
-#define COPY_AT(i) (head[1].z + (i) * 2u)
+#define STATE_AT(r, h) (head[1].z + ((r) * p.heads + (h)) * 2u)
 #define PAGE 16u /* positions */

@@ -11,7 +11,7 @@ layout(std430, set = 0, binding = 4) readonly buffer Step { uint st[]; };
 void main()
 {
     uint i = gl_GlobalInvocationID.x, r = gl_WorkGroupID.y, cols = COLS;
-    if (i >= cols) return;
+    if (i >= cols || ELSEWHERE(st[ROW_AT(r)], st[ROW_AT(r) + 3u])) return;
     uint place = PLACE(st[ROW_AT(r)], st[ROW_AT(r) + 3u]) * cols + i, at = r * cols + i;
     y[p.y + at] = uintBitsToFloat(kv[p.raw + place]);
     y[p.y1 + at] = kv_at(p.values, place);

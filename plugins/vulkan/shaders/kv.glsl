@@ -1,9 +1,12 @@
 /* A layer's kv, in words: keys, from `values` on values, from `raw` on raw keys; a page of 16 positions
  * is kv_heads*head_dim columns a position.  F16 and BF16 lie two to a word. */
 layout(constant_id = 0) const uint KV_DTYPE = 1;
+layout(constant_id = 3) const bool SPLIT = false; /* other pages lie in other pieces */
 #define COLS (p.kv_heads * p.head_dim)
-/* The place of a position among all that pages hold. */
-#define PLACE(pages, position) (st[(pages) + (position) / PAGE] * PAGE + (position) % PAGE)
+/* The place of a position in a piece, which has `count` pages from `first` on. */
+#define PAGE_OF(pages, position) (st[(pages) + (position) / PAGE] - p.first)
+#define PLACE(pages, position) (PAGE_OF(pages, position) * PAGE + (position) % PAGE)
+#define ELSEWHERE(pages, position) (SPLIT && PAGE_OF(pages, position) >= p.count)
 float kv_at(uint from, uint i)
 {
     if (KV_DTYPE == 1u) return uintBitsToFloat(kv[from + i]);

@@ -6,9 +6,14 @@ layout(constant_id = 1) const uint R = 1;         /* rows of x of a workgroup */
 layout(constant_id = 2) const bool ADD = false;   /* y = z + the row of binding 4 */
 layout(constant_id = 3) const bool GLU = false;   /* y = act(z) * z of `count` rows further on */
 layout(constant_id = 4) const bool RAGGED = false; /* columns are no multiple of 4 */
+#ifdef Q8
+layout(std430, set = 0, binding = 1) readonly buffer X { uint x[]; };
+#else
 layout(std430, set = 0, binding = 1) readonly buffer X { float x[]; };
+#endif
 layout(std430, set = 0, binding = 3) buffer Y { float y[]; };
 layout(std430, set = 0, binding = 4) readonly buffer Z { float z[]; };
+#ifndef Q8
 vec4 quad_of(uint r, uint c)
 {
     uint at = p.x + r * p.icols + c * 4u;
@@ -17,6 +22,7 @@ vec4 quad_of(uint r, uint c)
     for (uint i = 0u; i < 4u && c * 4u + i < p.icols; i++) q[i] = x[at + i];
     return q;
 }
+#endif
 /* Output o of row r: the value that it belongs to is one of up to three. */
 void put(uint r, uint o, float v)
 {

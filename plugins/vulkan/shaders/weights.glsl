@@ -23,6 +23,17 @@ uint scale_byte(uint at, uint k) /* of Q4_K: byte k of the twelve behind the two
 {
     return wt[at + 1u + (k >> 2)] >> (k & 3u) * 8u & 255u;
 }
+/* Of Q4_K: the whole numbers that scale and zero of 32 columns, j-th of a block, are made from. */
+uvec2 k_scales(uint at, uint j)
+{
+    if (j < 4u) return uvec2(scale_byte(at, j) & 63u, scale_byte(at, j + 4u) & 63u);
+    return uvec2((scale_byte(at, j + 4u) & 15u) | scale_byte(at, j - 4u) >> 6 << 4,
+                 scale_byte(at, j + 4u) >> 4 | scale_byte(at, j) >> 6 << 4);
+}
+int q6_scale(uint h, uint k) /* of Q6_K: 16 columns, k-th of a block; h: halves of plane B */
+{
+    return bitfieldExtract(int(half_bits(h + (k >> 1))), int(k & 1u) * 8, 8);
+}
 /* The scale and the zero of quad c of row o. */
 vec2 scale_of(uint o, uint c)
 {
@@ -32,21 +43,14 @@ vec2 scale_of(uint o, uint c)
     } else if (DTYPE == Q4_1) {
         s = unpackHalf2x16(wt[p.b_at + o * p.b_row + (c >> 3)]);
     } else if (DTYPE == Q4_K) {
-        uint at = p.b_at + o * p.b_row + (c >> 6) * 4u, j = c >> 3 & 7u, sc, mn;
-        if (j < 4u) {
-            sc = scale_byte(at, j) & 63u;
-            mn = scale_byte(at, j + 4u) & 63u;
-        } else {
-            sc = (scale_byte(at, j + 4u) & 15u) | scale_byte(at, j - 4u) >> 6 << 4;
-            mn = scale_byte(at, j + 4u) >> 4 | scale_byte(at, j) >> 6 << 4;
-        }
+        uint at = p.b_at + o * p.b_row + (c >> 6) * 4u;
+        uvec2 k = k_scales(at, c >> 3 & 7u);
         vec2 d = unpackHalf2x16(wt[at]);
-        s.x = d.x * float(sc);
-        s.y = -(d.y * float(mn));
+        s.x = d.x * float(k.x);
+        s.y = -(d.y * float(k.y));
     } else if (DTYPE == Q6_K) {
-        uint h = o * p.b_row * 2u + (c >> 6) * 9u, k = c >> 2 & 15u;
-        int sc = bitfieldExtract(int(half_bits(h + (k >> 1))), int(k & 1u) * 8, 8);
-        s.x = half_at(h + 8u) * float(sc);
+        uint h = o * p.b_row * 2u + (c >> 6) * 9u;
+        s.x = half_at(h + 8u) * float(q6_scale(h, c >> 2 & 15u));
     }
     return s;
 }
@@ -63,6 +67,23 @@ vec4 nibbles_of(uint w)
 {
     return bytes_of(w & 0x0f0f0f0fu) - (DTYPE == Q4_0 ? 8.0 : 0.0);
 }
+/* The codes of quad c of row o as they are kept, in bytes: of Q8_0 signed, of Q4_0 and Q6_K from 0 on. */
+uint code_word(uint o, uint c)
+{
+    uint at = o * p.a_row;
+    if (DTYPE == Q8_0) return wt[at + c];
+    if (DTYPE == Q4_0 || DTYPE == Q4_1)
+        return nibble_word(o, c) >> (c >> 2 & 1u) * 4u & 0x0f0f0f0fu;
+    if (DTYPE == Q4_K) {
+        uint j = c >> 3 & 7u;
+        uint w = wt[at + (c >> 6) * 32u + (j >> 1) * 8u + (c & 7u)] >> (j & 1u) * 4u;
+        return w & 0x0f0f0f0fu;
+    }
+    uint n = c >> 5 & 1u, g = c >> 3 & 3u, block = at + (c >> 6) * 48u; /* Q6_K */
+    uint low = wt[block + n * 16u + (g & 1u) * 8u + (c & 7u)] >> (g >> 1) * 4u;
+    uint high = wt[block + 32u + n * 8u + (c & 7u)] >> g * 2u;
+    return (low & 0x0f0f0f0fu) | (high & 0x03030303u) << 4;
+}
 /* The codes of quad c of row o; plain numbers as they are. */
 vec4 codes_of(uint o, uint c)
 {
@@ -76,21 +97,11 @@ vec4 codes_of(uint o, uint c)
         uint a = wt[at + c * 2u], b = wt[at + c * 2u + 1u];
         return uintBitsToFloat(uvec4(a << 16, a & 0xffff0000u, b << 16, b & 0xffff0000u));
     }
-    if (DTYPE == Q8_0) {
-        int w = int(wt[at + c]);
-        return vec4(bitfieldExtract(w, 0, 8), bitfieldExtract(w, 8, 8), bitfieldExtract(w, 16, 8),
-                    bitfieldExtract(w, 24, 8));
-    }
-    if (DTYPE == Q4_0 || DTYPE == Q4_1) return nibbles_of(nibble_word(o, c) >> (c >> 2 & 1u) * 4u);
-    if (DTYPE == Q4_K) {
-        uint j = c >> 3 & 7u;
-        uint w = wt[at + (c >> 6) * 32u + (j >> 1) * 8u + (c & 7u)] >> (j & 1u) * 4u;
-        return bytes_of(w & 0x0f0f0f0fu);
-    }
-    uint n = c >> 5 & 1u, g = c >> 3 & 3u, block = at + (c >> 6) * 48u; /* Q6_K */
-    uint low = wt[block + n * 16u + (g & 1u) * 8u + (c & 7u)] >> (g >> 1) * 4u;
-    uint high = wt[block + 32u + n * 8u + (c & 7u)] >> g * 2u;
-    return bytes_of((low & 0x0f0f0f0fu) | (high & 0x03030303u) << 4) - 32.0;
+    uint w = code_word(o, c);
+    if (DTYPE == Q8_0)
+        return vec4(bitfieldExtract(int(w), 0, 8), bitfieldExtract(int(w), 8, 8),
+                    bitfieldExtract(int(w), 16, 8), bitfieldExtract(int(w), 24, 8));
+    return bytes_of(w) - (DTYPE == Q4_0 ? 8.0 : DTYPE == Q6_K ? 32.0 : 0.0);
 }
 vec4 weights_of(vec2 s, vec4 codes)
 {
