@@ -48,7 +48,8 @@ typedef struct cb_queue { /* of a program */
     VkCommandPool pool;
     VkCommandBuffer *cb;
     uint64_t *work; /* multiplications of each */
-    uint32_t count, most;
+    uint32_t count, most, opens;
+    ring_part **open; /* slots that the next flush submits */
     ring stage, step, eager;
 } cb_queue;
 

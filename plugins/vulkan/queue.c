@@ -45,7 +45,7 @@ static uint32_t steps_of(const fak_program *p)
 uint64_t vk_queue_bytes(const fak_program *p)
 {
     return STAGES * p->d->opt.stage + steps_of(p) * 4ull * p->words.state +
-           (STAGES + EAGER + steps_of(p)) * (uint64_t)sizeof(ring_part) +
+           (STAGES + EAGER + steps_of(p)) * (uint64_t)(sizeof(ring_part) + sizeof(ring_part *)) +
            QUEUED * (uint64_t)(sizeof(VkCommandBuffer) + sizeof(uint64_t));
 }
 
@@ -60,7 +60,8 @@ int32_t vk_queue_make(fak_program *p, fak_error *e)
     q->most = QUEUED;
     q->cb = calloc(QUEUED, sizeof *q->cb);
     q->work = calloc(QUEUED, sizeof *q->work);
-    if (!s && (!q->cb || !q->work))
+    q->open = calloc(STAGES + EAGER + steps_of(p), sizeof(ring_part *));
+    if (!s && (!q->cb || !q->work || !q->open))
         s = vk_fail(e, FAK_E_MEMORY, FAK_NO_INDEX, "no host memory for a queue");
     if (!s) s = make_ring(p, &q->stage, STAGES, p->d->opt.stage, "the ring for rows", e);
     if (!s) s = make_ring(p, &q->step, steps_of(p), 4ull * p->words.state, "the ring for steps", e);
@@ -77,6 +78,7 @@ void vk_queue_free(fak_program *p)
     vkDestroyCommandPool(p->d->vk, p->queue.pool, NULL);
     free(p->queue.cb);
     free(p->queue.work);
+    free(p->queue.open);
 }
 
 /* ---- recording ---- */
@@ -155,7 +157,6 @@ static uint32_t batch(const cb_queue *q, uint64_t most)
 int32_t vk_flush(fak_program *p, fak_error *e)
 {
     cb_queue *q = &p->queue;
-    ring *all[] = {&q->stage, &q->step, &q->eager};
     int32_t s = vk_lost(p->d, e);
     if (s || !q->count) return s;
     while (q->count) {
@@ -167,9 +168,7 @@ int32_t vk_flush(fak_program *p, fak_error *e)
         memmove(q->work, q->work + n, q->count * sizeof *q->work);
     }
     pthread_mutex_lock(&p->d->lock);
-    for (int i = 0; i < 3; i++)
-        for (uint32_t k = 0; k < all[i]->count; k++)
-            if (all[i]->slot[k].busy == UNSUBMITTED) all[i]->slot[k].busy = p->d->submitted;
+    while (q->opens) q->open[--q->opens]->busy = p->d->submitted;
     pthread_mutex_unlock(&p->d->lock);
     return FAK_OK;
 }
@@ -255,6 +254,7 @@ int32_t vk_slot_next(fak_program *p, ring *r, ring_part **out, fak_error *e)
     if (s) return s;
     pthread_mutex_lock(&p->d->lock);
     deliver(t);
+    if (t->busy != UNSUBMITTED) p->queue.open[p->queue.opens++] = t;
     t->busy = UNSUBMITTED;
     pthread_mutex_unlock(&p->d->lock);
     r->next = (r->next + 1) % r->count;
