@@ -69,7 +69,6 @@ features vk_use(const features *has, const options *o)
     if (none || o->features == USE_INT8DOT) use.subgroup = 0;
     if (none || o->features == USE_SUBGROUP) use.int8dot = 0;
     if (o->rows) use.subgroup = 0; /* their kernels sum nothing together */
-    if (o->features == USE_AUTO && use.int8dot < 2) use.int8dot = 0; /* slower than in F32 */
     return use;
 }
 

@@ -104,7 +104,7 @@ static int has_extension(VkPhysicalDevice phys, const char *name)
     return 0;
 }
 
-/* Sums of kernels want arithmetic of subgroups; int8 dot products, that the driver has them at all. */
+/* What is optional: subgroups that can add, and products of int8. */
 static features look_for(VkPhysicalDevice phys, const VkPhysicalDeviceVulkan11Properties *p)
 {
     const VkSubgroupFeatureFlags adds = VK_SUBGROUP_FEATURE_BASIC_BIT |
@@ -113,19 +113,13 @@ static features look_for(VkPhysicalDevice phys, const VkPhysicalDeviceVulkan11Pr
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES_KHR};
     VkPhysicalDeviceFeatures2 all = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
                                      .pNext = &dot};
-    VkPhysicalDeviceShaderIntegerDotProductPropertiesKHR fast = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES_KHR};
-    VkPhysicalDeviceProperties2 properties = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &fast};
     features has = {0};
     if (p->subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT &&
         (p->subgroupSupportedOperations & adds) == adds)
         has.subgroup = p->subgroupSize;
     if (!has_extension(phys, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME)) return has;
     vkGetPhysicalDeviceFeatures2(phys, &all);
-    vkGetPhysicalDeviceProperties2(phys, &properties);
-    if (dot.shaderIntegerDotProduct)
-        has.int8dot = fast.integerDotProduct4x8BitPackedSignedAccelerated ? 2 : 1;
+    has.int8dot = dot.shaderIntegerDotProduct != 0;
     return has;
 }
 

@@ -170,7 +170,6 @@ static void add_append(maker *m, const kv_layer *l, uint32_t piece)
     if (whole) {
         j->c.y1 = job_word(m, j, X, o->in[0]);
         j->c.y = job_word(m, j, X, o->out[0]);
-        j->writes = 1u << X;
     }
     job_spec(j, 1, whole);
 }
@@ -332,7 +331,12 @@ int32_t vk_lower(fak_program *p, fak_error *e)
     }
     p->first_job[p->ops] = p->job_count;
     job_make_side(&m);
-    for (uint32_t i = 0; i < p->job_count; i++) p->jobs[i].writes |= 1u << Y;
+    /* All write y; APPEND declares q too, which it writes or not. */
+    for (uint32_t i = 0; i < p->job_count; i++) {
+        job *j = &p->jobs[i];
+        j->writes |= 1u << Y;
+        if (j->kernel[0].shader == SHADER_APPEND) j->writes |= 1u << X;
+    }
     if (!m.failed) return FAK_OK;
     return vk_fail(e, m.failed, FAK_NO_INDEX,
                    m.failed == FAK_E_MEMORY ? "no host memory for dispatches"

@@ -8,8 +8,8 @@
 const fak_option vk_options[] = {
     {"kernels", "auto|row|group|exact", "auto",
      "row: no shared memory, for devices that are a CPU; exact: so, in the contract's order"},
-    {"features", "auto|none|subgroup|int8dot|all", "auto",
-     "of what is optional and there, use this; auto: what the driver calls fast"},
+    {"features", "all|none|subgroup|int8dot", "all",
+     "of what is optional and there, use this"},
     {"recorded", "0|1", "1", "record ranges once; 0: each op at its call"},
     {"fused", "0|1", "1", "offer fused ops"},
     {"barriers", "0|1", "1", "0: none between dispatches, which is wrong: what validation must see"},

@@ -16,7 +16,7 @@ enum {
 
 typedef struct features { /* what is optional */
     uint32_t subgroup; /* invocations that add without shared memory; 0: not there */
-    uint32_t int8dot;  /* four products of int8 at a time: there; 2: the driver calls it fast */
+    uint32_t int8dot;  /* four products of int8 at a time: is there */
 } features;
 
 typedef struct adapter { /* a physical device that could be used */
@@ -76,7 +76,7 @@ void vk_pipelines_keep(fak_device *); /* in the host's store, where it has them 
 
 /* ---- device.c ---- */
 
-enum use { USE_AUTO, USE_NONE, USE_SUBGROUP, USE_INT8DOT, USE_ALL }; /* of features */
+enum use { USE_ALL, USE_NONE, USE_SUBGROUP, USE_INT8DOT }; /* of features */
 
 typedef struct options {
     uint32_t rows;      /* kernels that need no shared memory: an output an invocation */
