@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""cuda_kernels.py PLUGIN CC: the kernels of plugins/cuda as nvcc sees them; exit 77 where there is none.
+"""cuda_kernels.py PLUGIN CC [--table]: the kernels of plugins/cuda as nvcc sees them; 77 where there is none.
 
-All architectures compile without a warning; PTX has fused multiply-adds where the source says fmaf and
-nowhere else (in PTX, as the machine's own division uses them); host/driver.h agrees with the toolkit.
+All architectures compile without a warning, and no kernel spills registers, has a stack or takes so much that
+few blocks fit on a processor (--table: what each takes); PTX has fused multiply-adds where the source says fmaf
+and nowhere else (in PTX, as the machine's own division uses them); host/driver.h agrees with the toolkit.
 """
 import os
 import pathlib
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -53,11 +55,65 @@ DRIVER_CALLS(CHECK)
 """
 
 
+PROCESSOR = {"registers": 65536, "shared": 100 << 10, "warps": 48}  # the least of the architectures
+WARPS = 4                                                           # of a block
+LEAST = {"matvec": 24, "": 16}  # warps that must fit on a processor at once
+
+
 def nvcc(*args):
+    """What it said: of ptxas -v, and nothing else."""
     said = subprocess.run([NVCC, "-std=c++17", "-fmad=false", "-Werror", "all-warnings", "-I", PLUGIN, *args],
                           capture_output=True, check=False, text=True)
-    if said.returncode or said.stderr.strip():
+    words = [line for line in said.stderr.splitlines() if not re.match(r"ptxas info|    \d+ bytes stack", line)]
+    if said.returncode or "".join(words).strip():
         sys.exit(f"nvcc {' '.join(map(str, args))}: exit {said.returncode}\n{said.stdout}{said.stderr}")
+    return said.stderr
+
+
+def resources(said):
+    """{(architecture, kernel): {registers, shared, stack, spill}} of what ptxas -v says."""
+    found = {}
+    for name, arch, rest in re.findall(r"entry function '(\w+)' for 'sm_(\d+)'(.*?)(?=Compiling|\Z)", said, re.S):
+        stack, stores, loads = map(int, re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, "
+                                                  r"(\d+) bytes spill loads", rest).groups())
+        shared = re.search(r"(\d+) bytes smem", rest)
+        found[arch, name] = {"registers": int(re.search(r"Used (\d+) registers", rest)[1]), "stack": stack,
+                             "shared": int(shared[1]) if shared else 0, "spill": stores + loads}
+    return found
+
+
+def resident(r):
+    """Warps that fit on a processor at once."""
+    blocks = PROCESSOR["registers"] // (-(-r["registers"] // 8) * 8 * 32 * WARPS)
+    blocks = min(blocks, PROCESSOR["shared"] // (r["shared"] + 1024))
+    return min(blocks * WARPS, PROCESSOR["warps"])
+
+
+def check_resources(said):
+    found = resources(said)
+    kernels = len({name for _, name in found})
+    assert len(found) == 3 * kernels and kernels > 50, len(found)
+    plan = runpy.run_path(str(PLUGIN / "plan.py"))["DTYPES"]
+    for (arch, name), r in sorted(found.items()):
+        least = next(n for start, n in LEAST.items() if name.startswith(start))
+        if r["stack"] or r["spill"]:
+            sys.exit(f"{name} on sm_{arch}: {r['spill']} bytes spilled, a stack of {r['stack']}; there is to be none")
+        if resident(r) < least:
+            sys.exit(f"{name} on sm_{arch}: {r['registers']} registers and {r['shared']} bytes of shared memory let "
+                     f"{resident(r)} warps on a processor; {least} are wanted")
+        if arch == "90" and name.startswith("matvec_") and name[7:] in plan and plan[name[7:]][1] != r["registers"]:
+            sys.exit(f"{name}: {r['registers']} registers; plan.py counts on {plan[name[7:]][1]}")
+    print(f"{kernels} kernels on three architectures: none spills")
+    return found
+
+
+def print_table(found):
+    names = sorted({name for _, name in found})
+    print("| kernel | registers on sm_80, 89, 90 | static shared memory | warps on a processor |\n|---|---|---|---|")
+    for name in names:
+        of = [found[arch, name] for arch in ("80", "89", "90")]
+        print(f"| {name} | {', '.join(str(r['registers']) for r in of)} | {of[2]['shared']} | "
+              f"{min(map(resident, of))} |")
 
 
 def check_fused(ptx):
@@ -92,8 +148,11 @@ def main():
         check_driver(room)
         nvcc("-ptx", "-arch=compute_90", "-o", room / "all.ptx", PLUGIN / "kernels/all.cu")
         check_fused((room / "all.ptx").read_text())
-        nvcc("-fatbin", "-gencode", "arch=compute_80,code=sm_80", "-gencode", "arch=compute_89,code=sm_89",
-             "-gencode", "arch=compute_90,code=[sm_90,compute_90]", "-o", room / "all.fatbin", PLUGIN / "kernels/all.cu")
+        said = nvcc("-fatbin", "-Xptxas", "-v", "-gencode", "arch=compute_80,code=sm_80", "-gencode", "arch=compute_89,code=sm_89",
+                    "-gencode", "arch=compute_90,code=[sm_90,compute_90]", "-o", room / "all.fatbin", PLUGIN / "kernels/all.cu")
+        found = check_resources(said)
+        if sys.argv[3:] == ["--table"]:
+            print_table(found)
         print(f"sm_80, sm_89, sm_90, PTX: {(room / 'all.fatbin').stat().st_size} bytes")
 
 

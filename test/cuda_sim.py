@@ -2,16 +2,19 @@
 """cuda_sim.py FAKRUN PLUGINS MODELS WHAT: plugins/cuda in emulation.
 
 WHAT  host           sentences, options, faults, tokens of tiny models
+      plan CALLS     what a token launches, counted by the program CALLS (test_cuda_calls), and the README
       ops ORDER      opcheck, all rungs, fibers in that order (0, ascending, proves nothing), both classes
       part ORDER     every op once, class approx: for builds with sanitizers
       races STEPS    the parts of ops that see a race soonest, in two orders, and the program STEPS
                      (test_cuda_steps): what kills mutants
-      real           SmolLM2 (FAK_TEST_MODEL): eight tokens, the bits of cpu-ref
+      real CALLS     SmolLM2 (FAK_TEST_MODEL): eight tokens, the bits of cpu-ref; its launches
 The real plugin file, where it was built, is tried too: with the emulated libcuda.so.1.
 """
 import json
 import os
+import pathlib
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -22,6 +25,7 @@ WHAT = sys.argv[4:]
 SIM = os.path.join(PLUGINS, "fak-backend-cuda-sim.so")
 REAL = os.path.join(PLUGINS, "fak-backend-cuda.so")
 ROOM = tempfile.mkdtemp(prefix="fak-test-cuda-")
+CUDA = pathlib.Path(__file__).resolve().parent.parent / "plugins/cuda"
 DTYPES = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q6_k"]
 
 
@@ -45,6 +49,35 @@ def ids(said):
     return json.loads(said.stdout)["ids"]
 
 
+def check_launches(case, path):
+    """plan.py and the real graph agree on what a token launches."""
+    said = subprocess.run([WHAT[1], SIM, path], check=True, capture_output=True, text=True,
+                          env={**os.environ, "FAK_CUDA_SIM": "order=1"})
+    shape = json.loads(run("inspect", path, "--json").stdout)["model"]
+    counted, plan = json.loads(said.stdout), runpy.run_path(str(CUDA / "plan.py"))
+    case.assertEqual(counted["layers"], shape["layers"])
+    case.assertEqual(counted["launches"], plan["launches"](shape))
+    case.assertEqual(counted["submits"], 2)
+    return counted["launches"]
+
+
+class Plan(unittest.TestCase):
+    def test_launches(self):
+        for name in ("tiny-f32", "odd-q4_1"):
+            self.assertEqual(check_launches(self, model(name)), 2 * 9 + 6)
+
+    def test_weights(self):
+        """Of a tied model: what the file has, less norms and the table of rope."""
+        plan = runpy.run_path(str(CUDA / "plan.py"))
+        for name in ("tiny-f32", "odd-f32"):
+            shape = json.loads(run("inspect", model(name), "--json").stdout)["model"]
+            others = (2 * shape["layers"] + 1) * shape["width"] * 4 + shape["context"] * shape["rot_dim"] * 4
+            self.assertEqual(plan["weight_bytes"](shape, "f32"), shape["weight_bytes"] - others)
+
+    def test_readme(self):
+        subprocess.run([str(CUDA / "plan.py"), "--check"], check=True)
+
+
 class Host(unittest.TestCase):
     def refused(self, said, sentence, status=2):
         self.assertEqual(said.returncode, status, said.stderr)
@@ -60,6 +93,8 @@ class Host(unittest.TestCase):
             self.assertEqual(len(lines), 1, said.stdout)
             self.assertRegex(lines[0], why)
             self.refused(generate("tiny-f32", sim=sim), why)
+        self.refused(generate("tiny-f32", sim="major=7"),
+                     r"card 0 is of compute capability 7; the kernels need 8\.0 or newer")
         if not os.path.exists(REAL):
             return
         said = run("backends", "-v", "--backend-path", REAL, "--trust")
@@ -81,6 +116,19 @@ class Host(unittest.TestCase):
             said = generate("tiny-f32", "-o", option)
             self.refused(said, re.escape(part))
             self.assertIn(option.split("=")[0], said.stderr)
+
+    def test_tiles(self):
+        """The odd model is beyond twice each tile that its own shape meets, and no multiple of one; what it
+        cannot meet is in test_cuda_steps.c."""
+        tile = {k: int(v) for k, v in re.findall(r"(\w+) = (\d+),", (CUDA / "args.h").read_text())}
+        shape = json.loads(run("inspect", model("odd-f32"), "--json").stdout)["model"]
+        fed = 80 + 64  # positions of opcheck's R5
+        self.assertLessEqual(fed, shape["context"])
+        for n, of in ((shape["width"], "THREADS"), (shape["ffn"], "THREADS"), (shape["vocab"], "THREADS"),
+                      (shape["width"], "GEMM_OUTPUTS"), (shape["ffn"], "GEMM_OUTPUTS"),
+                      (shape["vocab"], "ARGMAX_COLS"), (shape["vocab"], "DOT_OUTPUTS"), (fed, "KV_PAGE")):
+            self.assertGreater(n, 2 * tile[of], of)
+            self.assertNotEqual(n % tile[of], 0, of)
 
     def test_never_chosen(self):
         said = run("-m", "none.gguf", "-p", "x", "--trust", FAK_PLUGIN_PATH=PLUGINS)
@@ -180,12 +228,13 @@ class Ops(unittest.TestCase):
         self.assertEqual(said.returncode, 0, said.stderr)
         self.assertEqual(ids(said), right)
         print("tokens a second:", json.loads(said.stdout)["timing"]["decode_tok_s"], file=sys.stderr)
+        print("launches a token:", check_launches(self, real), file=sys.stderr)
         exact = run(*args, "--backend-path", SIM, "--trust", "-o", "exact=1", sim="order=2")
         self.assertEqual(ids(exact), ids(run(*args, "--backend", "cpu-ref")))
 
 
 if __name__ == "__main__":
-    chosen = "Host" if WHAT == ["host"] else "Ops"
+    chosen = {"host": "Host", "plan": "Plan"}.get(WHAT[0], "Ops")
     if WHAT[:1] == ["real"] and not os.environ.get("FAK_TEST_MODEL"):
         print("FAK_TEST_MODEL names no model")
         sys.exit(77)

@@ -21,6 +21,8 @@ enum {
     QUERIES = 8,            /* rows, or heads of a row, that attention takes at once */
     TILED_ROWS = 8,         /* spans of as many rows are tiled by attend_tile, shorter ones are not */
     HEAD_DIM_MAX = 256,
+    SPLITS = THREADS,       /* parts of the keys that attend_merge takes at most */
+    ARGMAX_COLS = 128,      /* of a block of argmax */
     PARTS = 3               /* weights that one launch multiplies by */
 };
 
@@ -86,7 +88,7 @@ typedef struct rope_args { /* q to y with `heads`, and k, v to kv; either may be
     uint32_t heads, dim, rot, zero;
 } rope_args;
 typedef struct attend_args {
-    gpu_ptr step, q, y, partial; /* partial: [row][head][split]{o[dim], m, l} */
+    gpu_ptr step, q, y, partial; /* [row][head][split]{o[dim], m, l} */
     kv_shape kv;
     uint32_t heads, window;
     float scale, softcap;
@@ -107,6 +109,10 @@ typedef struct rows_args {
     gpu_ptr step, x, y;
     uint32_t scope, cols;
 } rows_args;
+typedef struct argmax_args { /* partial: [row][part]{value, column} */
+    gpu_ptr step, x, y, partial;
+    uint32_t scope, cols, parts, zero;
+} argmax_args;
 typedef struct chain_args {
     gpu_ptr step, ids;
 } chain_args;

@@ -97,7 +97,6 @@ struct fak_program {
     sizes size;
     gpu_ptr temp[TEMPS], step, partial, table, move;
     q8_rows q;            /* activations as Q8, of one value at a time */
-    uint32_t splits_most; /* parts of attention that partial has room for, at one row */
     kv_store kv;
     range *ranges;        /* [range_count] */
     uint32_t range_count, bucket[2][BUCKETS], buckets[2]; /* by scope */
@@ -122,6 +121,7 @@ uint32_t cuda_matrices(const fak_op *o, uint32_t *first); /* in inputs [*first, 
 int cuda_appends(const fak_op *o, uint32_t operand[3]);   /* k, v, tab; 0: it does not */
 uint64_t cuda_temp(const fak_program *p, const fak_op *o, enum temp t); /* floats */
 uint64_t cuda_quantised(const fak_program *p, const fak_op *o); /* elements that it has as Q8 */
+uint64_t cuda_partial(const fak_program *p, const fak_op *o);   /* bytes of parts that a kernel merges */
 uint32_t cuda_scope(const fak_program *p, const fak_op *o);
 
 /* layout.c */
@@ -153,6 +153,7 @@ typedef struct emitter { /* over `high` rows at most */
 int32_t cuda_emit(fak_program *p, uint32_t first, uint32_t ops, uint32_t high, fak_error *e);
 uint32_t cuda_splits(const fak_program *p, const fak_op *o, uint32_t high); /* of attention's keys */
 int32_t cuda_emit_matrices(emitter *m, const fak_op *o); /* UNSUPPORTED: no such op */
+int32_t cuda_emit_argmax(emitter *m, gpu_ptr x, uint32_t cols, const fak_op *o); /* to its output */
 kv_shape cuda_kv_of(const fak_program *p, uint32_t layer);
 
 /* step.c */

@@ -79,17 +79,30 @@ static int32_t emit_map(emitter *m, const fak_op *o)
     return launch(m, KERNEL_map, parts(cols, THREADS), m->high, &a);
 }
 
-static int32_t emit_rows(emitter *m, const fak_op *o)
+static int32_t emit_take_rows(emitter *m, const fak_op *o)
 {
     const fak_program *p = m->p;
-    uint32_t cols = p->value[o->in[0]].cols, argmax = o->id == FAK_OP_ARGMAX;
+    uint32_t cols = p->value[o->in[0]].cols;
     rows_args a = {.step = p->step,
                    .x = p->at[o->in[0]],
                    .y = p->at[o->out[0]],
                    .scope = cuda_scope(p, o),
                    .cols = cols};
-    if (argmax) return launch(m, KERNEL_argmax, 1, m->high, &a);
     return launch(m, KERNEL_take_rows, parts(cols, THREADS), m->high, &a);
+}
+
+int32_t cuda_emit_argmax(emitter *m, gpu_ptr x, uint32_t cols, const fak_op *o)
+{
+    const fak_program *p = m->p;
+    argmax_args a = {.step = p->step,
+                     .x = x,
+                     .y = p->at[o->out[0]],
+                     .partial = p->partial,
+                     .scope = cuda_scope(p, o),
+                     .cols = cols,
+                     .parts = parts(cols, ARGMAX_COLS)};
+    int32_t s = launch(m, KERNEL_argmax, a.parts, m->high, &a);
+    return s || a.parts == 1 ? s : launch(m, KERNEL_argmax_merge, 1, m->high, &a);
 }
 
 /* ---- kv ---- */
@@ -147,6 +160,7 @@ uint32_t cuda_splits(const fak_program *p, const fak_op *o, uint32_t high)
                                                                : cuda_pages(p->limits.context);
     uint32_t splits = blocks ? wanted / blocks : 1;
     if (splits > most) splits = most;
+    if (splits > SPLITS) splits = SPLITS;
     return splits && !p->d->exact ? splits : 1;
 }
 
@@ -198,8 +212,9 @@ static int32_t emit(emitter *m, const fak_op *o)
     case FAK_OP_ATTENTION:
         return emit_attention(m, o);
     case FAK_OP_TAKE_ROWS:
+        return emit_take_rows(m, o);
     case FAK_OP_ARGMAX:
-        return emit_rows(m, o);
+        return cuda_emit_argmax(m, m->p->at[o->in[0]], m->p->value[o->in[0]].cols, o);
     default:
         return cuda_emit_matrices(m, o);
     }

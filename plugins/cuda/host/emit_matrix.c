@@ -208,12 +208,7 @@ static int32_t emit_argmax(emitter *m, const fak_op *o)
     input x = value_input(m, o->in[0]);
     gpu_ptr logits = p->temp[TEMP_LOGITS];
     int32_t s = multiply(m, &x, &o->in[1], &logits, 1, &plain);
-    rows_args a = {.step = p->step,
-                   .x = logits,
-                   .y = p->at[o->out[0]],
-                   .scope = x.scope,
-                   .cols = p->value[o->in[1]].rows};
-    return s ? s : gpu_launch(p->d->g, KERNEL_argmax, (gpu_grid){1, m->high, 1, 0}, &a, m->e);
+    return s ? s : cuda_emit_argmax(m, logits, p->value[o->in[1]].rows, o);
 }
 
 int32_t cuda_emit_matrices(emitter *m, const fak_op *o)

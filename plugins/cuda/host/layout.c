@@ -131,12 +131,7 @@ static void measure_ops(fak_program *p)
         for (int t = 0; t < TEMPS; t++)
             p->size.temp[t] = most(p->size.temp[t], 4 * cuda_temp(p, o, (enum temp)t));
         quantised = most(quantised, cuda_quantised(p, o));
-        for (uint32_t b = 0; o->id == FAK_OP_ATTENTION && b < p->buckets[SCOPE_ROWS]; b++) {
-            uint32_t high = p->bucket[SCOPE_ROWS][b], splits = cuda_splits(p, o, high);
-            if (splits > 1)
-                p->size.partial = most(p->size.partial,
-                                       (uint64_t)high * o->heads * splits * (o->head_dim + 2) * 4);
-        }
+        p->size.partial = most(p->size.partial, cuda_partial(p, o));
     }
     p->size.codes = quantised;
     p->size.scales = quantised / 32 * 4; /* of d; as much of sums */

@@ -33,7 +33,7 @@ static int32_t take_scratch(fak_program *p, fak_error *e)
         {z->codes, &p->q.codes, "activations as Q8"},
         {z->scales, &p->q.d, "scales of activations"},
         {z->scales, &p->q.sum, "sums of activations"},
-        {z->partial, &p->partial, "parts of attention"},
+        {z->partial, &p->partial, "parts of a row"},
         {z->step, &p->step, "a step"},
         {z->kv, &p->kv.k, "keys"},
         {z->kv, &p->kv.v, "values"},

@@ -135,3 +135,19 @@ uint64_t cuda_quantised(const fak_program *p, const fak_op *o)
     }
     return most;
 }
+
+uint64_t cuda_partial(const fak_program *p, const fak_op *o)
+{
+    uint64_t most = 0;
+    if (o->id == FAK_OP_ARGMAX || o->id == FAK_OP_MATMUL_ARGMAX) {
+        const fak_value *w = &p->value[o->in[1]], *x = &p->value[o->in[0]];
+        uint64_t cols = o->id == FAK_OP_ARGMAX ? x->cols : w->rows;
+        return cuda_rows(p, o->in[0]) * ((cols + ARGMAX_COLS - 1) / ARGMAX_COLS) * 8;
+    }
+    for (uint32_t b = 0; o->id == FAK_OP_ATTENTION && b < p->buckets[SCOPE_ROWS]; b++) {
+        uint32_t high = p->bucket[SCOPE_ROWS][b], splits = cuda_splits(p, o, high);
+        uint64_t bytes = (uint64_t)high * o->heads * splits * (o->head_dim + 2) * 4;
+        if (splits > 1 && bytes > most) most = bytes;
+    }
+    return most;
+}

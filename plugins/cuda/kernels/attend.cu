@@ -17,14 +17,22 @@ DEV float *partial_of(const attend_args &a, uint64_t row, uint32_t head, uint32_
     return at<float>(a.partial) + ((row * a.heads + head) * a.splits + split) * (a.kv.dim + 2);
 }
 
-/* This split's share of pages [begin, end), as keys. */
-DEV void take_split(const attend_args &a, uint32_t split, attend_job &j)
+/* The keys that a row at a position sees, cut at pages into parts: some may have none of a short context. */
+struct cut {
+    uint32_t begin, end;        /* keys */
+    uint32_t first, each, used; /* the first page, pages of a part, parts that have any */
+};
+
+DEV cut cut_of(const attend_args &a, uint32_t pos)
 {
-    uint32_t first = j.begin / KV_PAGE, pages = (j.end + KV_PAGE - 1) / KV_PAGE - first;
-    uint32_t each = (pages + a.splits - 1) / a.splits;
-    uint32_t begin = (first + split * each) * KV_PAGE, end = begin + each * KV_PAGE;
-    j.begin = begin > j.begin ? begin : j.begin;
-    j.end = end < j.end ? end : j.end;
+    cut c;
+    c.end = pos + 1;
+    c.begin = a.window && c.end > a.window ? c.end - a.window : 0;
+    c.first = c.begin / KV_PAGE;
+    uint32_t pages = (c.end + KV_PAGE - 1) / KV_PAGE - c.first;
+    c.each = (pages + a.splits - 1) / a.splits;
+    c.used = (pages + c.each - 1) / c.each;
+    return c;
 }
 
 DEV void store_partial(const attend_args &a, const attend_job &j, const attend_shared &s,
@@ -50,11 +58,12 @@ KERNEL(attend_row, attend_args)
     if (r >= rows_of(a.step, SCOPE_ROWS)) return;
     step_row row = row_of(a.step, r);
     if (is_tiled(span_of(a.step, row.span))) return;
+    cut c = cut_of(a, row.pos);
+    if (blockIdx.z >= c.used) return;
+    uint32_t begin = (c.first + blockIdx.z * c.each) * KV_PAGE, end = begin + c.each * KV_PAGE;
     uint32_t first = blockIdx.x % groups * QUERIES, left = group - first;
-    attend_job j = {least(left, QUERIES), row.span, blockIdx.x / groups, 0,
-                    row.pos + 1, memory, memory + QUERIES * a.kv.dim};
-    if (a.window && j.end > a.window) j.begin = j.end - a.window;
-    take_split(a, blockIdx.z, j);
+    attend_job j = {least(left, QUERIES), row.span, blockIdx.x / groups, begin > c.begin ? begin : c.begin,
+                    least(end, c.end), memory, memory + QUERIES * a.kv.dim};
     if (threadIdx.x < j.n)
         set_query(a, s, threadIdx.x, r, j.kv_head * group + first + threadIdx.x);
     float o[PER_THREAD];
@@ -65,26 +74,42 @@ KERNEL(attend_row, attend_args)
         store_rows(a, j, s, o);
 }
 
+struct merge_shared {
+    float weight[SPLITS], m[WARPS], l[WARPS];
+};
+
+/* What each part weighs, into s.weight: a thread a part.  Returns the sum of all weights. */
+DEV float weigh_parts(const attend_args &a, uint32_t r, uint32_t h, uint32_t used, merge_shared &s)
+{
+    uint32_t t = threadIdx.x, warp = t / 32;
+    const float *sums = partial_of(a, r, h, t) + a.kv.dim;
+    float mine = t < used ? sums[0] : -infinity(), m = warp_max(mine);
+    if (t % 32 == 0) s.m[warp] = m;
+    __syncthreads();
+    m = s.m[0];
+    UNROLL for (uint32_t i = 1; i < WARPS; i++) m = s.m[i] > m ? s.m[i] : m;
+    float against = m == -infinity() ? 0.0f : m;
+    float weight = t < used ? exp_(mine - against) : 0.0f;
+    float l = warp_sum(t < used ? sums[1] * weight : 0.0f);
+    s.weight[t] = weight;
+    if (t % 32 == 0) s.l[warp] = l;
+    __syncthreads();
+    return (s.l[0] + s.l[1]) + (s.l[2] + s.l[3]);
+}
+
 KERNEL(attend_merge, attend_args)
 {
+    SHARED(merge_shared, s);
     uint32_t h = blockIdx.x, r = blockIdx.y, dim = a.kv.dim;
     if (r >= rows_of(a.step, SCOPE_ROWS)) return;
-    if (is_tiled(span_of(a.step, row_of(a.step, r).span))) return;
-    float m = -infinity();
-    for (uint32_t i = 0; i < a.splits; i++) {
-        float part = partial_of(a, r, h, i)[dim];
-        m = part > m ? part : m;
-    }
-    float against = m == -infinity() ? 0.0f : m;
+    step_row row = row_of(a.step, r);
+    if (is_tiled(span_of(a.step, row.span))) return;
+    uint32_t used = cut_of(a, row.pos).used;
+    float inverse = 1.0f / weigh_parts(a, r, h, used, s);
     for (uint32_t c = threadIdx.x; c < dim; c += THREADS) {
-        float o = 0, l = 0;
-        for (uint32_t i = 0; i < a.splits; i++) {
-            const float *p = partial_of(a, r, h, i);
-            float weight = exp_(p[dim] - against);
-            o = fmaf(p[c], weight, o);
-            l = fmaf(p[dim + 1], weight, l);
-        }
-        at<float>(a.y)[(static_cast<uint64_t>(r) * a.heads + h) * dim + c] = o * (1.0f / l);
+        float o = 0;
+        for (uint32_t i = 0; i < used; i++) o = fmaf(partial_of(a, r, h, i)[c], s.weight[i], o);
+        at<float>(a.y)[(static_cast<uint64_t>(r) * a.heads + h) * dim + c] = o * inverse;
     }
 }
 

@@ -39,15 +39,23 @@ DEV void load_queries(const attend_args &a, const attend_job &j, attend_shared &
     if (threadIdx.x < j.n) s.m[threadIdx.x] = -infinity(), s.l[threadIdx.x] = 0;
 }
 
-/* Keys or values of page number t of the sequence; what no query sees is not read. */
+/* Keys or values of page number t of the sequence; what no query sees is not read.  A warp takes keys
+ * warp, warp + WARPS ...: all of its loads of a column are on their way before the first is stored. */
 DEV void load_tile(const attend_args &a, const attend_job &j, gpu_ptr base, uint32_t t)
 {
-    uint32_t dim = a.kv.dim, page = page_of(a.step, j.span, t * KV_PAGE);
+    enum { KEYS = KV_PAGE / WARPS };
+    uint32_t dim = a.kv.dim, warp = threadIdx.x / 32, page = page_of(a.step, j.span, t * KV_PAGE);
     uint64_t first = kv_index(a.kv, page, j.kv_head, 0);
-    for (uint32_t e = threadIdx.x; e < KV_PAGE * dim; e += THREADS) {
-        uint32_t pos = t * KV_PAGE + e / dim;
-        if (pos >= j.begin && pos < j.end)
-            j.tile[e / dim * (dim + 1) + e % dim] = kv_load(a.kv, base, first + e);
+    for (uint32_t i = threadIdx.x % 32; i < dim; i += 32) {
+        float v[KEYS] = {};
+        UNROLL for (uint32_t k = 0; k < KEYS; k++) {
+            uint32_t key = warp + k * WARPS, pos = t * KV_PAGE + key;
+            if (pos >= j.begin && pos < j.end) v[k] = kv_load(a.kv, base, first + key * dim + i);
+        }
+        UNROLL for (uint32_t k = 0; k < KEYS; k++) {
+            uint32_t key = warp + k * WARPS, pos = t * KV_PAGE + key;
+            if (pos >= j.begin && pos < j.end) j.tile[key * (dim + 1) + i] = v[k];
+        }
     }
 }
 

@@ -11,17 +11,21 @@
     extern __shared__ __align__(16) unsigned char dynamic_memory[];                                \
     T *name = reinterpret_cast<T *>(dynamic_memory)
 #define UNROLL _Pragma("unroll")
+#define ON_CARD(p) __builtin_assume(__isGlobal(p)) /* else loads look where it points, and wait for stores */
 #else
 #include "sim/sim.h"
 #define KERNEL(name, args) extern "C" void name(const args &a)
 #define UNROLL
+#define ON_CARD(p)
 #endif
 #define DEV static __device__ __forceinline__
 #define FULL 0xffffffffu /* all lanes of a warp */
 
 template <class T> DEV T *at(gpu_ptr p)
 {
-    return reinterpret_cast<T *>(static_cast<uintptr_t>(p));
+    T *there = reinterpret_cast<T *>(static_cast<uintptr_t>(p));
+    ON_CARD(there);
+    return there;
 }
 
 DEV float float_of(uint32_t bits)

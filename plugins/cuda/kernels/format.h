@@ -1,8 +1,9 @@
 /* format - weights as they lie on the device, a struct a dtype.
  *
- * Block formats are cut into two planes at load (../load.c): codes, 16-byte aligned, and scales.
+ * Block formats are cut into two planes at load (../host/load.c): codes, 16-byte aligned, and scales.
  *   weight(w, scales, e)     element e of the plane, decoded exactly
- *   block(w, scales, b)      block of 32 number b, for products with Q8 activations */
+ *   block(w, scales, b)      block of 32 number b, for products with Q8 activations
+ *   PLAIN                    no block format: a row may have any length */
 #ifndef FORMAT_H
 #define FORMAT_H
 #include "common.h"
@@ -10,6 +11,8 @@
 /* ---- plain dtypes ---- */
 
 struct f32 {
+    enum { PLAIN = 1 };
+
     static __device__ float weight(gpu_ptr w, gpu_ptr, uint64_t e)
     {
         return at<const float>(w)[e];
@@ -17,6 +20,8 @@ struct f32 {
 };
 
 struct f16 {
+    enum { PLAIN = 1 };
+
     static __device__ float of(uint16_t h)
     {
         return f32_of_f16(h);
@@ -29,6 +34,8 @@ struct f16 {
 };
 
 struct bf16 {
+    enum { PLAIN = 1 };
+
     static __device__ float of(uint16_t h)
     {
         return f32_of_bf16(h);
@@ -73,6 +80,8 @@ DEV int less_each(int bytes, uint32_t less)
 }
 
 struct q8_0 {
+    enum { PLAIN = 0 };
+
     static __device__ float weight(gpu_ptr w, gpu_ptr scales, uint64_t e)
     {
         float d = f32_of_f16(at<const uint16_t>(scales)[e / 32]);
@@ -102,6 +111,8 @@ DEV int nibble(gpu_ptr w, uint64_t e) /* of a plane of blocks of 16 bytes */
 }
 
 struct q4_0 {
+    enum { PLAIN = 0 };
+
     static __device__ float weight(gpu_ptr w, gpu_ptr scales, uint64_t e)
     {
         float d = f32_of_f16(at<const uint16_t>(scales)[e / 32]);
@@ -125,6 +136,8 @@ struct q4_0 {
 };
 
 struct q4_1 { /* scales: d, then m, of each block */
+    enum { PLAIN = 0 };
+
     static __device__ float weight(gpu_ptr w, gpu_ptr scales, uint64_t e)
     {
         const uint16_t *s = at<const uint16_t>(scales) + e / 32 * 2;
@@ -152,34 +165,50 @@ struct q4_1 { /* scales: d, then m, of each block */
 
 enum { Q4_K_BYTES = 144, Q6_K_BYTES = 208 };
 
-struct q4_k { /* one plane, the file's blocks */
-    static __device__ void scales_of(const uint8_t *s, uint32_t j, int &sc, int &mn)
+struct q4_k { /* one plane, the file's blocks: d, m, scales[12], which are a head of 16 bytes; codes */
+    enum { PLAIN = 0 };
+
+    /* Scale and minimum number j. */
+    static __device__ void scales_of(const int4 &head, uint32_t j, int &sc, int &mn)
     {
-        sc = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | s[j - 4] >> 6 << 4;
-        mn = j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4;
+        uint32_t at_byte = j % 4 * 8, low = static_cast<uint32_t>(head.y) >> at_byte;
+        uint32_t mid = static_cast<uint32_t>(head.z) >> at_byte;
+        uint32_t high = static_cast<uint32_t>(head.w) >> at_byte;
+        sc = static_cast<int>(j < 4 ? low & 63 : (high & 15) | (low >> 6 & 3) << 4);
+        mn = static_cast<int>(j < 4 ? mid & 63 : (high >> 4 & 15) | (mid >> 6 & 3) << 4);
+    }
+
+    static __device__ float d_of(const int4 &head)
+    {
+        return f32_of_f16(static_cast<uint16_t>(head.x));
+    }
+
+    static __device__ float m_of(const int4 &head)
+    {
+        return f32_of_f16(static_cast<uint16_t>(head.x >> 16));
     }
 
     static __device__ float weight(gpu_ptr w, gpu_ptr, uint64_t e)
     {
         gpu_ptr at_block = w + e / 256 * Q4_K_BYTES;
-        const uint16_t *d = at<const uint16_t>(at_block);
+        int4 head = at<const int4>(at_block)[0];
         uint32_t j = e / 32 % 8, i = e % 32;
         int sc, mn, q = at<const uint8_t>(at_block + 16)[j / 2 * 32 + i] >> (j % 2 * 4) & 15;
-        scales_of(at<const uint8_t>(at_block + 4), j, sc, mn);
-        return (f32_of_f16(d[0]) * static_cast<float>(sc)) * static_cast<float>(q) -
-               f32_of_f16(d[1]) * static_cast<float>(mn);
+        scales_of(head, j, sc, mn);
+        return (d_of(head) * static_cast<float>(sc)) * static_cast<float>(q) -
+               m_of(head) * static_cast<float>(mn);
     }
 
     static __device__ codes32 block(gpu_ptr w, gpu_ptr, uint64_t b)
     {
         codes32 k;
         gpu_ptr at_block = w + b / 8 * Q4_K_BYTES;
-        uint32_t j = b % 8, d = at<const uint32_t>(at_block)[0];
+        int4 head = at<const int4>(at_block)[0];
+        uint32_t j = b % 8;
         load32(k, at_block + 16 + j / 2 * 32);
         UNROLL for (int i = 0; i < 8; i++) k.q[i] = k.q[i] >> (j % 2 * 4) & 0x0f0f0f0f;
-        k.d = f32_of_f16(static_cast<uint16_t>(d));
-        k.m = f32_of_f16(static_cast<uint16_t>(d >> 16));
-        scales_of(at<const uint8_t>(at_block + 4), j, k.a, k.b);
+        k.d = d_of(head), k.m = m_of(head);
+        scales_of(head, j, k.a, k.b);
         return k;
     }
 
@@ -191,6 +220,8 @@ struct q4_k { /* one plane, the file's blocks */
 };
 
 struct q6_k { /* codes: ql[128], qh[64], sc[16] of each block; scales: d */
+    enum { PLAIN = 0 };
+
     static __device__ float weight(gpu_ptr w, gpu_ptr scales, uint64_t e)
     {
         const uint8_t *p = at<const uint8_t>(w + e / 256 * Q6_K_BYTES);
@@ -224,87 +255,4 @@ struct q6_k { /* codes: ql[128], qh[64], sc[16] of each block; scales: d */
         return (static_cast<float>(k.a * low + k.b * high) * k.d) * dx;
     }
 };
-
-/* ---- eight consecutive weights of a row, from a column that is a multiple of eight ---- */
-
-/* Beyond the row's end zeros; `cols` is the row's length. */
-template <class F>
-DEV void load8(F, gpu_ptr w, gpu_ptr scales, uint64_t row, uint32_t col, uint32_t cols, float *out)
-{
-    UNROLL for (uint32_t i = 0; i < 8; i++)
-        out[i] = col + i < cols ? F::weight(w, scales, row * cols + col + i) : 0.0f;
-}
-
-/* The same by wide loads, where rows are aligned. */
-DEV void load8(f32, gpu_ptr w, gpu_ptr, uint64_t row, uint32_t col, uint32_t cols, float *out)
-{
-    if (cols % 8) {
-        load8<f32>(f32(), w, 0, row, col, cols, out);
-        return;
-    }
-    const float4 *p = at<const float4>(w + (row * cols + col) * 4);
-    float4 lo = p[0], hi = p[1];
-    out[0] = lo.x, out[1] = lo.y, out[2] = lo.z, out[3] = lo.w;
-    out[4] = hi.x, out[5] = hi.y, out[6] = hi.z, out[7] = hi.w;
-}
-
-template <class F>
-DEV void load8_halves(gpu_ptr w, uint64_t row, uint32_t col, uint32_t cols, float *out)
-{
-    if (cols % 8) {
-        load8<F>(F(), w, 0, row, col, cols, out);
-        return;
-    }
-    int4 n = at<const int4>(w + (row * cols + col) * 2)[0];
-    const int word[4] = {n.x, n.y, n.z, n.w};
-    UNROLL for (int i = 0; i < 8; i++)
-        out[i] = F::of(static_cast<uint16_t>(word[i / 2] >> (i % 2 * 16)));
-}
-
-DEV void load8(f16, gpu_ptr w, gpu_ptr, uint64_t row, uint32_t col, uint32_t cols, float *out)
-{
-    load8_halves<f16>(w, row, col, cols, out);
-}
-
-DEV void load8(bf16, gpu_ptr w, gpu_ptr, uint64_t row, uint32_t col, uint32_t cols, float *out)
-{
-    load8_halves<bf16>(w, row, col, cols, out);
-}
-
-/* Of block formats the eight are of one block: one scale, eight bytes. */
-DEV void load8(q8_0, gpu_ptr w, gpu_ptr scales, uint64_t row, uint32_t col, uint32_t cols, float *out)
-{
-    uint64_t e = row * cols + col;
-    float d = f32_of_f16(at<const uint16_t>(scales)[e / 32]);
-    int2 n = at<const int2>(w + e)[0];
-    const int word[2] = {n.x, n.y};
-    UNROLL for (int i = 0; i < 8; i++)
-        out[i] = d * static_cast<float>(static_cast<int8_t>(word[i / 4] >> (i % 4 * 8)));
-}
-
-DEV void load8_nibbles(gpu_ptr w, uint64_t e, int less, float *out)
-{
-    int2 n = at<const int2>(w + e / 32 * 16 + e % 16)[0];
-    int shift = static_cast<int>(e % 32 / 16 * 4);
-    const int word[2] = {n.x >> shift, n.y >> shift};
-    UNROLL for (int i = 0; i < 8; i++)
-        out[i] = static_cast<float>((word[i / 4] >> (i % 4 * 8) & 15) - less);
-}
-
-DEV void load8(q4_0, gpu_ptr w, gpu_ptr scales, uint64_t row, uint32_t col, uint32_t cols, float *out)
-{
-    uint64_t e = row * cols + col;
-    float d = f32_of_f16(at<const uint16_t>(scales)[e / 32]);
-    load8_nibbles(w, e, 8, out);
-    UNROLL for (int i = 0; i < 8; i++) out[i] = d * out[i];
-}
-
-DEV void load8(q4_1, gpu_ptr w, gpu_ptr scales, uint64_t row, uint32_t col, uint32_t cols, float *out)
-{
-    uint64_t e = row * cols + col;
-    const uint16_t *s = at<const uint16_t>(scales) + e / 32 * 2;
-    float d = f32_of_f16(s[0]), m = f32_of_f16(s[1]);
-    load8_nibbles(w, e, 0, out);
-    UNROLL for (int i = 0; i < 8; i++) out[i] = d * out[i] + m;
-}
 #endif

@@ -2,8 +2,9 @@
  * Stricter than a real one: a call without a current context, a launch of a kernel that is not resident or
  * of a graph that was not uploaded, a copy that leaves its allocation, are errors.
  *
- * FAK_CUDA_SIM in the environment, for tests: "order=N" seeds the order of fibers, "memory=N" bytes the
- * card has, "fail-launch=N" lets the N-th kernel of a context fail, "version=N", "devices=N". */
+ * FAK_CUDA_SIM in the environment, for tests, is read when the driver and when a context starts: "order=N"
+ * seeds the order of fibers, "memory=N" bytes the card has, "fail-launch=N" lets the N-th kernel of a
+ * context fail, "fail-memory=N" refuses memory to the N-th call that takes some, "version=N", "major=N", "devices=N". */
 #include "fiber.h"
 #include "memory.h"
 #include "state.h"
@@ -18,7 +19,8 @@ list captured;
 unsigned long long resident[4];
 unsigned references;
 __thread int depth;
-static unsigned long long version = 13000, devices = 1;
+int things;
+static unsigned long long version = 13000, devices = 1, major_number = 9, fail_memory, takes;
 static const cu_context the_context = reinterpret_cast<cu_context>(&references);
 
 cu_result drain(void)
@@ -28,16 +30,25 @@ cu_result drain(void)
     return static_cast<cu_result>(work.sticky);
 }
 
+bool refused(void)
+{
+    return ++takes == fail_memory;
+}
+
 /* ---- the driver, devices ---- */
 
 static void read_environment(void)
 {
+    work.order = work.fail_launch = fail_memory = 0;
+    memory_set_total(static_cast<size_t>(4) << 30);
     const struct {
         const char *name;
         unsigned long long *to;
     } known[] = {{"order=", reinterpret_cast<unsigned long long *>(&work.order)},
                  {"fail-launch=", reinterpret_cast<unsigned long long *>(&work.fail_launch)},
+                 {"fail-memory=", &fail_memory},
                  {"version=", &version},
+                 {"major=", &major_number},
                  {"devices=", &devices}};
     const char *at = getenv("FAK_CUDA_SIM");
     for (; at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : nullptr) {
@@ -112,16 +123,27 @@ cu_result cuDeviceTotalMem_v2(size_t *n, cu_device)
 
 cu_result cuDeviceGetAttribute(int *v, unsigned what, cu_device)
 {
-    *v = what == CU_MAJOR ? 9 : what == CU_MULTIPROCESSORS ? 12 : what == CU_POOLS ? 1 : 0;
+    *v = what == CU_MAJOR           ? static_cast<int>(major_number)
+         : what == CU_MULTIPROCESSORS ? 48 : what == CU_POOLS ? 1 : 0;
     return CU_OK;
 }
 
 /* ---- contexts ---- */
 
+__attribute__((noreturn)) static void die_of(int count, const char *what)
+{
+    fprintf(stderr, "cuda-sim: %d %s\n", count, what);
+    abort();
+}
+
 cu_result cuDevicePrimaryCtxRetain(cu_context *c, cu_device)
 {
     lock hold;
-    if (!fiber_ready()) return CU_OUT_OF_MEMORY;
+    if (!references) {
+        read_environment();
+        takes = 0;
+    }
+    if (refused() || !fiber_ready()) return CU_OUT_OF_MEMORY;
     references++;
     *c = the_context;
     return CU_OK;
@@ -132,21 +154,16 @@ cu_result cuDevicePrimaryCtxRelease_v2(cu_device)
     lock hold;
     if (!references) return CU_INVALID_CONTEXT;
     if (--references) return CU_OK;
-    if (depth) {
-        fprintf(stderr, "cuda-sim: %d contexts are left pushed\n", depth);
-        abort();
-    }
+    if (depth) die_of(depth, "contexts are left pushed");
     stream_drop(&work);
     list_free(&captured);
     work.capture = nullptr;
     work.sticky = 0;
     work.launches = 0;
     memset(resident, 0, sizeof resident);
-    if (memory_count()) {
-        fprintf(stderr, "cuda-sim: %u allocations are left in a context that ends\n",
-                memory_count());
-        abort();
-    }
+    if (memory_count())
+        die_of(static_cast<int>(memory_count()), "allocations are left in a context that ends");
+    if (things) die_of(things, "events and graphs are left in a context that ends");
     return CU_OK;
 }
 
@@ -170,6 +187,7 @@ cu_result cuCtxPopCurrent_v2(cu_context *c)
 cu_result cuModuleLoadData(cu_module *m, const void *image)
 {
     ENTER(0);
+    if (refused()) return CU_OUT_OF_MEMORY;
     *m = reinterpret_cast<cu_module>(&resident);
     return *static_cast<const uint32_t *>(image) == 0xba55ed50u ? CU_OK : CU_INVALID_IMAGE;
 }
@@ -195,6 +213,7 @@ cu_result cuFuncLoad(cu_function f)
 {
     ENTER(0);
     uintptr_t i = reinterpret_cast<uintptr_t>(f) - 1;
+    if (i == 0 && refused()) return CU_OUT_OF_MEMORY; /* one stands for all of them */
     resident[i / 64] |= 1ull << i % 64;
     return CU_OK;
 }
@@ -212,6 +231,7 @@ cu_result cuMemGetInfo_v2(size_t *free, size_t *total)
 cu_result cuMemPoolCreate(cu_pool *p, const cu_pool_props *)
 {
     ENTER(0);
+    if (refused()) return CU_OUT_OF_MEMORY;
     *p = reinterpret_cast<cu_pool>(&captured);
     return CU_OK;
 }
@@ -235,10 +255,11 @@ cu_result cuMemPoolGetAttribute(cu_pool, unsigned, void *value)
     return CU_OK;
 }
 
-cu_result cuMemAllocFromPoolAsync(cu_ptr *p, size_t bytes, cu_pool, cu_stream)
+cu_result cuMemAllocFromPoolAsync(cu_ptr *p, size_t bytes, cu_pool, cu_stream s)
 {
     ENTER(0);
-    *p = reinterpret_cast<uintptr_t>(memory_take(bytes, MEMORY_DEVICE));
+    if (!is_made(s)) return CU_INVALID_VALUE;
+    *p = refused() ? 0 : reinterpret_cast<uintptr_t>(memory_take(bytes, MEMORY_DEVICE));
     return *p ? CU_OK : CU_OUT_OF_MEMORY;
 }
 
@@ -252,15 +273,16 @@ static cu_result give(void *p, memory_kind kind)
     return static_cast<cu_result>(work.sticky);
 }
 
-cu_result cuMemFreeAsync(cu_ptr p, cu_stream)
+cu_result cuMemFreeAsync(cu_ptr p, cu_stream s)
 {
+    if (!is_made(s)) return CU_INVALID_VALUE;
     return give(host(p), MEMORY_DEVICE);
 }
 
 cu_result cuMemHostAlloc(void **p, size_t bytes, unsigned)
 {
     ENTER(0);
-    *p = memory_take(bytes, MEMORY_PINNED);
+    *p = refused() ? nullptr : memory_take(bytes, MEMORY_PINNED);
     return *p ? CU_OK : CU_OUT_OF_MEMORY;
 }
 

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const cu_stream the_stream = reinterpret_cast<cu_stream>(&work);
-
 static cu_result add(const command &c)
 {
     if (stream_add(&work, &c)) return CU_OK;
@@ -23,7 +21,8 @@ cu_result cuStreamCreate(cu_stream *s, unsigned flags)
 {
     ENTER(0);
     if (flags != CU_NON_BLOCKING) return CU_INVALID_VALUE;
-    *s = the_stream;
+    if (refused()) return CU_OUT_OF_MEMORY;
+    *s = reinterpret_cast<cu_stream>(&work);
     return CU_OK;
 }
 
@@ -32,17 +31,19 @@ cu_result cuStreamDestroy_v2(cu_stream)
     return CU_OK;
 }
 
-cu_result cuStreamSynchronize(cu_stream)
+cu_result cuStreamSynchronize(cu_stream s)
 {
     ENTER(0);
+    if (!is_made(s)) return CU_INVALID_VALUE;
     return drain();
 }
 
 /* From memory that is not pinned the driver takes a copy at once; else it reads when its turn comes. */
-cu_result cuMemcpyHtoDAsync_v2(cu_ptr to, const void *from, size_t bytes, cu_stream)
+cu_result cuMemcpyHtoDAsync_v2(cu_ptr to, const void *from, size_t bytes, cu_stream s)
 {
     ENTER(0);
     command c = {};
+    if (!is_made(s)) return CU_INVALID_VALUE;
     if (!memory_holds(host(to), bytes, MEMORY_DEVICE)) return CU_INVALID_VALUE;
     c.kind = command::COPY;
     c.dst = host(to);
@@ -57,10 +58,11 @@ cu_result cuMemcpyHtoDAsync_v2(cu_ptr to, const void *from, size_t bytes, cu_str
     return add(c);
 }
 
-cu_result cuMemcpyDtoHAsync_v2(void *to, cu_ptr from, size_t bytes, cu_stream)
+cu_result cuMemcpyDtoHAsync_v2(void *to, cu_ptr from, size_t bytes, cu_stream s)
 {
     ENTER(0);
     command c = {};
+    if (!is_made(s)) return CU_INVALID_VALUE;
     if (!memory_holds(host(from), bytes, MEMORY_DEVICE)) return CU_INVALID_VALUE;
     if (!memory_holds(to, bytes, MEMORY_PINNED)) return CU_INVALID_VALUE; /* it would block */
     c.kind = command::COPY;
@@ -71,10 +73,11 @@ cu_result cuMemcpyDtoHAsync_v2(void *to, cu_ptr from, size_t bytes, cu_stream)
 }
 
 cu_result cuLaunchKernel(cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                         unsigned by, unsigned bz, unsigned shared, cu_stream, void **args, void **)
+                         unsigned by, unsigned bz, unsigned shared, cu_stream s, void **args, void **)
 {
     ENTER(1);
     command c = {};
+    if (!is_made(s)) return CU_INVALID_VALUE;
     uintptr_t i = reinterpret_cast<uintptr_t>(f) - 1;
     if (i >= static_cast<uintptr_t>(kernel_count) || !(resident[i / 64] >> i % 64 & 1) || !gx ||
         !gy || gy > 65535 || !gz || gz > 65535 || bx != THREADS || by != 1 || bz != 1 ||
@@ -97,7 +100,8 @@ cu_result cuLaunchKernel(cu_function f, unsigned gx, unsigned gy, unsigned gz, u
 cu_result cuEventCreate(cu_event *e, unsigned)
 {
     ENTER(0);
-    *e = static_cast<cu_event>(calloc(1, sizeof **e));
+    *e = refused() ? nullptr : static_cast<cu_event>(calloc(1, sizeof **e));
+    things += *e != nullptr;
     return *e ? CU_OK : CU_OUT_OF_MEMORY;
 }
 
@@ -105,14 +109,16 @@ cu_result cuEventDestroy_v2(cu_event e)
 {
     lock hold;
     if (references) drain(); /* a record may be on its way */
+    things--;
     free(e);
     return CU_OK;
 }
 
-cu_result cuEventRecord(cu_event e, cu_stream)
+cu_result cuEventRecord(cu_event e, cu_stream s)
 {
     ENTER(0);
     command c = {};
+    if (!is_made(s)) return CU_INVALID_VALUE;
     c.kind = command::EVENT;
     c.event = e;
     e->recorded++;
@@ -145,9 +151,10 @@ struct CUgraphExec_st {
     int uploaded;
 };
 
-cu_result cuStreamBeginCapture_v2(cu_stream, unsigned)
+cu_result cuStreamBeginCapture_v2(cu_stream s, unsigned)
 {
     ENTER(0);
+    if (!is_made(s)) return CU_INVALID_VALUE;
     captured = {};
     work.capture = &captured;
     return CU_OK;
@@ -156,7 +163,8 @@ cu_result cuStreamBeginCapture_v2(cu_stream, unsigned)
 cu_result cuStreamEndCapture(cu_stream, cu_graph *g)
 {
     ENTER(1);
-    *g = static_cast<cu_graph>(calloc(1, sizeof **g));
+    *g = refused() ? nullptr : static_cast<cu_graph>(calloc(1, sizeof **g));
+    things += *g != nullptr;
     work.capture = nullptr;
     if (*g)
         (*g)->l = captured;
@@ -169,25 +177,30 @@ cu_result cuStreamEndCapture(cu_stream, cu_graph *g)
 cu_result cuGraphInstantiateWithFlags(cu_graph_exec *x, cu_graph g, unsigned long long)
 {
     ENTER(0);
-    *x = static_cast<cu_graph_exec>(calloc(1, sizeof **x));
-    if (*x && list_copy(&(*x)->l, &g->l)) return CU_OK;
+    *x = refused() ? nullptr : static_cast<cu_graph_exec>(calloc(1, sizeof **x));
+    if (*x && list_copy(&(*x)->l, &g->l)) {
+        things++;
+        return CU_OK;
+    }
     free(*x);
     *x = nullptr;
     return CU_OUT_OF_MEMORY;
 }
 
-cu_result cuGraphUpload(cu_graph_exec x, cu_stream)
+cu_result cuGraphUpload(cu_graph_exec x, cu_stream s)
 {
     ENTER(0);
+    if (!is_made(s)) return CU_INVALID_VALUE;
+    if (refused()) return CU_OUT_OF_MEMORY;
     x->uploaded = 1;
     return CU_OK;
 }
 
-cu_result cuGraphLaunch(cu_graph_exec x, cu_stream)
+cu_result cuGraphLaunch(cu_graph_exec x, cu_stream s)
 {
     ENTER(0);
     command c = {};
-    if (!x->uploaded) return CU_INVALID_VALUE;
+    if (!is_made(s) || !x->uploaded) return CU_INVALID_VALUE;
     c.kind = command::REPLAY;
     c.graph = &x->l;
     return add(c);
@@ -198,6 +211,7 @@ cu_result cuGraphExecDestroy(cu_graph_exec x)
     lock hold;
     if (references) drain();
     list_free(&x->l);
+    things--;
     free(x);
     return CU_OK;
 }
@@ -206,6 +220,7 @@ cu_result cuGraphDestroy(cu_graph g)
 {
     lock hold;
     list_free(&g->l);
+    things--;
     free(g);
     return CU_OK;
 }

@@ -14,7 +14,7 @@ struct piece {
 };
 static piece *pieces; /* sorted by address */
 static uint32_t count, room;
-static size_t used, total = static_cast<size_t>(4) << 30;
+static size_t used, total;
 
 /* The first piece that begins behind p. */
 static uint32_t behind(const void *p)

@@ -78,6 +78,15 @@ static inline int __dp4a(int a, int b, int c)
     return c;
 }
 
+/* Each nibble of s picks a byte of y:x. */
+static inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t s)
+{
+    uint64_t both = static_cast<uint64_t>(y) << 32 | x;
+    uint32_t out = 0;
+    for (int i = 0; i < 4; i++) out |= static_cast<uint32_t>(both >> (s >> (4 * i) & 7) * 8 & 255) << (8 * i);
+    return out;
+}
+
 static inline int __float_as_int(float f)
 {
     int i;

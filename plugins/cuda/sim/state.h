@@ -18,6 +18,15 @@ extern list captured;
 extern unsigned long long resident[4]; /* kernels that are */
 extern unsigned references;            /* to the context */
 extern __thread int depth;             /* contexts on this thread's stack */
+extern int things;                     /* events and graphs that live */
+
+bool refused(void); /* of a call that takes memory: it is the one that finds none */
+
+/* The null stream is not ordered with a stream of one's own, and nothing here uses it. */
+static inline bool is_made(cu_stream s)
+{
+    return s == reinterpret_cast<cu_stream>(&work);
+}
 
 struct lock {
     lock()
