@@ -31,10 +31,10 @@ CONTEXT = 1024            # positions before the token; kv in F32
 # ---- the kernels -----------------------------------------------------------------------------------
 
 DTYPES = {  # bytes a weight; of matvec: registers, bytes that a lane has under way, instructions a weight
-    "f32": (4, 48, 64, 2.5),
-    "f16": (2, 48, 64, 3.5),
-    "q8_0": (34 / 32, 48, 32, 6.0),
-    "q4_1": (20 / 32, 48, 16, 6.0),
+    "f32": (4, 56, 64, 2.4),
+    "f16": (2, 56, 64, 3.0),
+    "q8_0": (34 / 32, 47, 32, 5.6),
+    "q4_1": (20 / 32, 47, 16, 6.0),
 }
 LAYER = ["norm", "matvec q k v", "rope, append", "attend_row", "attend_merge", "matvec out, add",
          "norm", "matvec gate, up, GLU", "matvec down, add"]

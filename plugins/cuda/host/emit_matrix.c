@@ -55,7 +55,7 @@ typedef struct choice {
     uint32_t outputs, rows;
 } choice; /* of a block */
 
-/* A few rows: a warp an output.  Many: tiles.  exact: the contract's order. */
+/* One row, or a few: a warp an output.  Many: tiles.  exact: the contract's order. */
 static choice choose(const emitter *m, uint32_t w)
 {
     uint32_t n = format_number(format_at(m, w)), many = m->high > VEC_ROWS;
@@ -65,8 +65,9 @@ static choice choose(const emitter *m, uint32_t w)
                     : (choice){KERNEL_matvec_q8_0_q8 + n, WARPS, VEC_ROWS};
     }
     if (m->p->d->exact) return (choice){KERNEL_dot_f32 + n, DOT_OUTPUTS, 1};
+    if (m->high == 1) return (choice){KERNEL_matvec_f32 + n, WARPS, 1};
     return many ? (choice){KERNEL_gemm_f32 + n, GEMM_OUTPUTS, GEMM_ROWS}
-                : (choice){KERNEL_matvec_f32 + n, WARPS, VEC_ROWS};
+                : (choice){KERNEL_matvec8_f32 + n, WARPS, VEC_ROWS};
 }
 
 static matmul_part part_of(const emitter *m, uint32_t w, gpu_ptr y, uint32_t first)

@@ -36,18 +36,16 @@ DEV cut cut_of(const attend_args &a, uint32_t pos)
 }
 
 DEV void store_partial(const attend_args &a, const attend_job &j, const attend_shared &s,
-                       uint32_t split, const float *o)
+                       uint32_t split, const sums o)
 {
-    uint32_t dim = a.kv.dim, t = threadIdx.x;
-    UNROLL for (uint32_t k = 0; k < PER_THREAD; k++) {
-        uint32_t e = t + k * THREADS, i = e / dim;
-        if (e >= j.n * dim) break;
-        partial_of(a, s.row[i], s.head[i], split)[e % dim] = o[k];
+    EACH_QUERY (k, i, j.n) {
+        float *part = partial_of(a, s.row[i], s.head[i], split);
+        EACH_COLUMN (m, c, a.kv.dim)
+            part[c] = o[k][m];
+        if (threadIdx.x % 32) continue;
+        part[a.kv.dim] = s.m[i];
+        part[a.kv.dim + 1] = s.l[i];
     }
-    if (t >= j.n) return;
-    float *sums = partial_of(a, s.row[t], s.head[t], split) + dim;
-    sums[0] = s.m[t];
-    sums[1] = s.l[t];
 }
 
 KERNEL(attend_row, attend_args)
@@ -66,7 +64,7 @@ KERNEL(attend_row, attend_args)
                     least(end, c.end), memory, memory + QUERIES * a.kv.dim};
     if (threadIdx.x < j.n)
         set_query(a, s, threadIdx.x, r, j.kv_head * group + first + threadIdx.x);
-    float o[PER_THREAD];
+    sums o;
     attend(a, j, s, o);
     if (a.splits > 1)
         store_partial(a, j, s, blockIdx.z, o);
@@ -82,15 +80,15 @@ struct merge_shared {
 DEV float weigh_parts(const attend_args &a, uint32_t r, uint32_t h, uint32_t used, merge_shared &s)
 {
     uint32_t t = threadIdx.x, warp = t / 32;
-    const float *sums = partial_of(a, r, h, t) + a.kv.dim;
-    float mine = t < used ? sums[0] : -infinity(), m = warp_max(mine);
+    const float *part = partial_of(a, r, h, t) + a.kv.dim;
+    float mine = t < used ? part[0] : -infinity(), m = warp_max(mine);
     if (t % 32 == 0) s.m[warp] = m;
     __syncthreads();
     m = s.m[0];
     UNROLL for (uint32_t i = 1; i < WARPS; i++) m = s.m[i] > m ? s.m[i] : m;
     float against = m == -infinity() ? 0.0f : m;
     float weight = t < used ? exp_(mine - against) : 0.0f;
-    float l = warp_sum(t < used ? sums[1] * weight : 0.0f);
+    float l = warp_sum(t < used ? part[1] * weight : 0.0f);
     s.weight[t] = weight;
     if (t % 32 == 0) s.l[warp] = l;
     __syncthreads();
@@ -123,7 +121,7 @@ DEV void attend_some(const attend_args &a, attend_shared &s, float *memory, uint
     uint32_t lowest = row_of(a.step, from / group).pos + 1;
     if (a.window && lowest > a.window) j.begin = lowest - a.window;
     if (t < j.n) set_query(a, s, t, (from + t) / group, j.kv_head * group + (from + t) % group);
-    float o[PER_THREAD];
+    sums o;
     attend(a, j, s, o);
     store_rows(a, j, s, o);
     __syncthreads(); /* the next ones set the queries anew */

@@ -4,7 +4,15 @@
 #define ATTEND_H
 #include "kv.h"
 
-enum { PER_THREAD = QUERIES * HEAD_DIM_MAX / THREADS }; /* sums of a thread */
+/* A warp has queries warp, warp + WARPS ..., a lane columns lane, lane + 32 ... of each: its sums. */
+enum { PER_WARP = QUERIES / WARPS, PER_LANE = HEAD_DIM_MAX / 32 };
+typedef float sums[PER_WARP][PER_LANE];
+
+/* Body for every query i, its sums o[k], and every column c, its sum number m. */
+#define EACH_QUERY(k, i, n)                                                                        \
+    UNROLL for (uint32_t k = 0, i = threadIdx.x / 32; k < PER_WARP && i < (n); k++, i += WARPS)
+#define EACH_COLUMN(m, c, dim)                                                                     \
+    UNROLL for (uint32_t m = 0, c = threadIdx.x % 32; m < PER_LANE && c < (dim); m++, c += 32)
 
 struct attend_shared {
     uint32_t row[QUERIES], head[QUERIES], from[QUERIES], end[QUERIES]; /* keys that it sees */
@@ -30,31 +38,28 @@ DEV void set_query(const attend_args &a, attend_shared &s, uint32_t i, uint32_t 
 
 DEV void load_queries(const attend_args &a, const attend_job &j, attend_shared &s)
 {
-    uint32_t dim = a.kv.dim;
     __syncthreads(); /* the queries are set */
-    for (uint32_t e = threadIdx.x; e < j.n * dim; e += THREADS) {
-        uint64_t head = static_cast<uint64_t>(s.row[e / dim]) * a.heads + s.head[e / dim];
-        j.q[e] = at<const float>(a.q)[head * dim + e % dim];
+    EACH_QUERY (k, i, j.n) {
+        uint64_t head = static_cast<uint64_t>(s.row[i]) * a.heads + s.head[i];
+        for (uint32_t c = threadIdx.x % 32; c < a.kv.dim; c += 32)
+            j.q[i * a.kv.dim + c] = at<const float>(a.q)[head * a.kv.dim + c];
     }
     if (threadIdx.x < j.n) s.m[threadIdx.x] = -infinity(), s.l[threadIdx.x] = 0;
 }
 
-/* Keys or values of page number t of the sequence; what no query sees is not read.  A warp takes keys
- * warp, warp + WARPS ...: all of its loads of a column are on their way before the first is stored. */
+/* Keys or values of page number t of the sequence, those that a query sees.  A warp takes keys warp,
+ * warp + WARPS ... of the page, which is there as a whole, a lane a column of them. */
 DEV void load_tile(const attend_args &a, const attend_job &j, gpu_ptr base, uint32_t t)
 {
-    enum { KEYS = KV_PAGE / WARPS };
+    constexpr uint32_t KEYS = KV_PAGE / WARPS;
     uint32_t dim = a.kv.dim, warp = threadIdx.x / 32, page = page_of(a.step, j.span, t * KV_PAGE);
-    uint64_t first = kv_index(a.kv, page, j.kv_head, 0);
-    for (uint32_t i = threadIdx.x % 32; i < dim; i += 32) {
-        float v[KEYS] = {};
+    uint64_t first = kv_index(a.kv, page, j.kv_head, warp);
+    for (uint32_t c = threadIdx.x % 32; c < dim; c += 32) {
+        float v[KEYS];
+        kv_load_each<KEYS>(a.kv, base, first + c, WARPS * dim, v);
         UNROLL for (uint32_t k = 0; k < KEYS; k++) {
             uint32_t key = warp + k * WARPS, pos = t * KV_PAGE + key;
-            if (pos >= j.begin && pos < j.end) v[k] = kv_load(a.kv, base, first + key * dim + i);
-        }
-        UNROLL for (uint32_t k = 0; k < KEYS; k++) {
-            uint32_t key = warp + k * WARPS, pos = t * KV_PAGE + key;
-            if (pos >= j.begin && pos < j.end) j.tile[key * (dim + 1) + i] = v[k];
+            if (pos >= j.begin && pos < j.end) j.tile[key * (dim + 1) + c] = v[k];
         }
     }
 }
@@ -86,25 +91,25 @@ DEV void weigh(const attend_args &a, const attend_job &j, attend_shared &s, uint
     }
 }
 
-DEV void accumulate(const attend_args &a, const attend_job &j, const attend_shared &s, float *o)
+DEV void accumulate(const attend_args &a, const attend_job &j, const attend_shared &s, sums o)
 {
-    uint32_t dim = a.kv.dim;
-    UNROLL for (uint32_t k = 0; k < PER_THREAD; k++) {
-        uint32_t e = threadIdx.x + k * THREADS, i = e / dim;
-        if (e >= j.n * dim) break;
-        float sum = o[k] * s.fix[i];
+    EACH_QUERY (k, i, j.n) {
+        EACH_COLUMN (m, c, a.kv.dim)
+            o[k][m] = o[k][m] * s.fix[i];
         for (uint32_t key = 0; key < KV_PAGE; key++) {
             float p = s.p[i][key];
-            if (!(p < 0)) sum = fmaf(p, j.tile[key * (dim + 1) + e % dim], sum);
+            const float *row = j.tile + key * (a.kv.dim + 1);
+            if (p < 0) continue; /* a NaN is seen */
+            EACH_COLUMN (m, c, a.kv.dim)
+                o[k][m] = fmaf(p, row[c], o[k][m]);
         }
-        o[k] = sum;
     }
 }
 
-/* o[k]: element e = threadIdx.x + k*THREADS of the queries' sums, [n][dim] */
-DEV void attend(const attend_args &a, const attend_job &j, attend_shared &s, float o[PER_THREAD])
+DEV void attend(const attend_args &a, const attend_job &j, attend_shared &s, sums o)
 {
-    UNROLL for (uint32_t k = 0; k < PER_THREAD; k++) o[k] = 0;
+    UNROLL for (uint32_t k = 0; k < PER_WARP; k++)
+        UNROLL for (uint32_t m = 0; m < PER_LANE; m++) o[k][m] = 0;
     load_queries(a, j, s);
     for (uint32_t t = j.begin / KV_PAGE; t * KV_PAGE < j.end; t++) {
         __syncthreads(); /* queries are there; the values before have been used */
@@ -118,14 +123,13 @@ DEV void attend(const attend_args &a, const attend_job &j, attend_shared &s, flo
     }
 }
 
-DEV void store_rows(const attend_args &a, const attend_job &j, const attend_shared &s, const float *o)
+DEV void store_rows(const attend_args &a, const attend_job &j, const attend_shared &s, const sums o)
 {
-    uint32_t dim = a.kv.dim;
-    UNROLL for (uint32_t k = 0; k < PER_THREAD; k++) {
-        uint32_t e = threadIdx.x + k * THREADS, i = e / dim;
-        if (e >= j.n * dim) break;
+    EACH_QUERY (k, i, j.n) {
+        float inverse = 1.0f / s.l[i];
         uint64_t head = static_cast<uint64_t>(s.row[i]) * a.heads + s.head[i];
-        at<float>(a.y)[head * dim + e % dim] = o[k] * (1.0f / s.l[i]);
+        EACH_COLUMN (m, c, a.kv.dim)
+            at<float>(a.y)[head * a.kv.dim + c] = o[k][m] * inverse;
     }
 }
 #endif

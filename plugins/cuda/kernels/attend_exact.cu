@@ -53,7 +53,7 @@ KERNEL(attend_exact, attend_args)
     uint64_t base = (static_cast<uint64_t>(r) * a.heads + h) * dim;
     for (uint32_t i = t; i < dim; i += THREADS) s.q[i] = at<const float>(a.q)[base + i];
     __syncthreads();
-    float m = highest(a, j, s), l = 0, o[HEAD_DIM_MAX / THREADS] = {};
+    float m = highest(a, j, s), l = 0, o[HEAD_DIM_MAX / THREADS] = {}; /* columns t, t + THREADS */
     for (uint32_t first = j.from; first < j.end; first += THREADS) {
         uint32_t n = least(j.end - first, THREADS);
         __syncthreads(); /* the maximum, or the tile before, has been read */
@@ -62,10 +62,11 @@ KERNEL(attend_exact, attend_args)
         for (uint32_t k = 0; k < n; k++) {
             uint64_t v = key_index(a, j, first + k);
             l = l + s.p[k];
-            for (uint32_t i = t, e = 0; i < dim; i += THREADS, e++)
-                o[e] = o[e] + s.p[k] * kv_load(a.kv, a.kv.v, v + i);
+            UNROLL for (uint32_t e = 0, i = t; e < HEAD_DIM_MAX / THREADS; e++, i += THREADS)
+                if (i < dim) o[e] = o[e] + s.p[k] * kv_load(a.kv, a.kv.v, v + i);
         }
     }
-    for (uint32_t i = t, e = 0; i < dim; i += THREADS, e++)
-        at<float>(a.y)[base + i] = o[e] * (1.0f / l);
+    float inverse = 1.0f / l;
+    UNROLL for (uint32_t e = 0, i = t; e < HEAD_DIM_MAX / THREADS; e++, i += THREADS)
+        if (i < dim) at<float>(a.y)[base + i] = o[e] * inverse;
 }

@@ -5,18 +5,20 @@
 #include "args.h"
 #ifdef __CUDACC__
 #define KERNEL(name, args)                                                                         \
-    extern "C" __global__ void __launch_bounds__(THREADS) name(const __grid_constant__ args a)
+    extern "C" __global__ void __launch_bounds__(THREADS, 4) name(const __grid_constant__ args a)
 #define SHARED(T, name) __shared__ T name
 #define DYNAMIC(T, name)                                                                           \
     extern __shared__ __align__(16) unsigned char dynamic_memory[];                                \
     T *name = reinterpret_cast<T *>(dynamic_memory)
 #define UNROLL _Pragma("unroll")
 #define ON_CARD(p) __builtin_assume(__isGlobal(p)) /* else loads look where it points, and wait for stores */
+#define LOAD_FIXED(p) __ldg(p)
 #else
 #include "sim/sim.h"
 #define KERNEL(name, args) extern "C" void name(const args &a)
 #define UNROLL
 #define ON_CARD(p)
+#define LOAD_FIXED(p) (*(p))
 #endif
 #define DEV static __device__ __forceinline__
 #define FULL 0xffffffffu /* all lanes of a warp */
@@ -26,6 +28,12 @@ template <class T> DEV T *at(gpu_ptr p)
     T *there = reinterpret_cast<T *>(static_cast<uintptr_t>(p));
     ON_CARD(there);
     return there;
+}
+
+/* What nobody writes while the kernel runs: in a wide load where T is wide and p is aligned. */
+template <class T> DEV T fixed(gpu_ptr p)
+{
+    return LOAD_FIXED(at<const T>(p));
 }
 
 DEV float float_of(uint32_t bits)

@@ -1,5 +1,6 @@
 /* eight - eight consecutive weights of a row, from a column that is a multiple of eight: what kernels that
  * need no exact order load at once.
+ *   spot     where they are; 256 columns further on, a sweep of a warp, is a fixed number of bytes
  *   load     into registers, which may still be on their way when it is over
  *   decode   to numbers
  *   AHEAD    of them a lane of matvec has on their way: some 64 bytes
@@ -19,24 +20,34 @@ DEV void bytes_less(uint32_t low, uint32_t high, float less, float *out)
     UNROLL for (uint32_t i = 0; i < 8; i++) out[i] = byte_less(i < 4 ? low : high, i % 4, less);
 }
 
-DEV int2 load_pair(gpu_ptr p) /* 8 bytes, aligned so */
+DEV uint32_t nibbles_of(int word, uint32_t half) /* its low nibbles, or its high ones */
 {
-    return at<const int2>(p)[0];
+    return static_cast<uint32_t>(word) >> (half * 4) & 0x0f0f0f0fu;
 }
+
+struct spot { /* part: which of a block's parts the eight are in, the same in every sweep */
+    gpu_ptr codes, scales;
+    uint32_t part;
+};
 
 template <class F> struct eight;
 
 template <> struct eight<f32> {
-    enum { AHEAD = 2 };
+    enum { AHEAD = 2, CODES = 1024, SCALES = 0 };
     float4 low, high;
 
-    __device__ void load(gpu_ptr w, gpu_ptr, uint64_t e)
+    static __device__ spot find(gpu_ptr w, gpu_ptr, uint64_t e)
     {
-        low = at<const float4>(w + e * 4)[0];
-        high = at<const float4>(w + e * 4)[1];
+        return {w + e * 4, 0, 0};
     }
 
-    __device__ void decode(float *out) const
+    __device__ void load(const spot &s, uint32_t sweep)
+    {
+        low = fixed<float4>(s.codes + sweep * CODES);
+        high = fixed<float4>(s.codes + sweep * CODES + 16);
+    }
+
+    __device__ void decode(const spot &, float *out) const
     {
         out[0] = low.x, out[1] = low.y, out[2] = low.z, out[3] = low.w;
         out[4] = high.x, out[5] = high.y, out[6] = high.z, out[7] = high.w;
@@ -44,15 +55,20 @@ template <> struct eight<f32> {
 };
 
 template <class F> struct eight_halves {
-    enum { AHEAD = 4 };
+    enum { AHEAD = 4, CODES = 512, SCALES = 0 };
     int4 n;
 
-    __device__ void load(gpu_ptr w, gpu_ptr, uint64_t e)
+    static __device__ spot find(gpu_ptr w, gpu_ptr, uint64_t e)
     {
-        n = at<const int4>(w + e * 2)[0];
+        return {w + e * 2, 0, 0};
     }
 
-    __device__ void decode(float *out) const
+    __device__ void load(const spot &s, uint32_t sweep)
+    {
+        n = fixed<int4>(s.codes + sweep * CODES);
+    }
+
+    __device__ void decode(const spot &, float *out) const
     {
         const int word[4] = {n.x, n.y, n.z, n.w};
         UNROLL for (int i = 0; i < 8; i++)
@@ -65,17 +81,22 @@ template <> struct eight<bf16> : eight_halves<bf16> {};
 /* ---- block formats: the eight are of one block, and of one half of it ---- */
 
 template <> struct eight<q8_0> {
-    enum { AHEAD = 4 };
+    enum { AHEAD = 4, CODES = 256, SCALES = 16 };
     int2 n;
     uint16_t d;
 
-    __device__ void load(gpu_ptr w, gpu_ptr scales, uint64_t e)
+    static __device__ spot find(gpu_ptr w, gpu_ptr scales, uint64_t e)
     {
-        n = load_pair(w + e);
-        d = at<const uint16_t>(scales)[e / 32];
+        return {w + e, scales + e / 32 * 2, 0};
     }
 
-    __device__ void decode(float *out) const
+    __device__ void load(const spot &s, uint32_t sweep)
+    {
+        n = fixed<int2>(s.codes + sweep * CODES);
+        d = fixed<uint16_t>(s.scales + sweep * SCALES);
+    }
+
+    __device__ void decode(const spot &, float *out) const
     {
         float scale = f32_of_f16(d);
         bytes_less(static_cast<uint32_t>(n.x) ^ 0x80808080u, static_cast<uint32_t>(n.y) ^ 0x80808080u,
@@ -84,110 +105,115 @@ template <> struct eight<q8_0> {
     }
 };
 
-DEV int2 load_nibbles8(gpu_ptr w, uint64_t e) /* of a plane of blocks of 16 bytes */
-{
-    return load_pair(w + e / 32 * 16 + e % 16);
-}
-
-DEV uint32_t nibbles_of(int word, uint32_t half) /* its low nibbles, or its high ones */
-{
-    return static_cast<uint32_t>(word) >> (half * 4) & 0x0f0f0f0fu;
-}
-
 template <> struct eight<q4_0> {
-    enum { AHEAD = 4 };
+    enum { AHEAD = 4, CODES = 128, SCALES = 16 };
     int2 n;
     uint16_t d;
-    uint32_t half;
 
-    __device__ void load(gpu_ptr w, gpu_ptr scales, uint64_t e)
+    static __device__ spot find(gpu_ptr w, gpu_ptr scales, uint64_t e)
     {
-        n = load_nibbles8(w, e);
-        d = at<const uint16_t>(scales)[e / 32];
-        half = e % 32 / 16;
+        return {w + e / 32 * 16 + e % 16, scales + e / 32 * 2, static_cast<uint32_t>(e % 32 / 16)};
     }
 
-    __device__ void decode(float *out) const
+    __device__ void load(const spot &s, uint32_t sweep)
+    {
+        n = fixed<int2>(s.codes + sweep * CODES);
+        d = fixed<uint16_t>(s.scales + sweep * SCALES);
+    }
+
+    __device__ void decode(const spot &s, float *out) const
     {
         float scale = f32_of_f16(d);
-        bytes_less(nibbles_of(n.x, half), nibbles_of(n.y, half), 8.0f, out);
+        bytes_less(nibbles_of(n.x, s.part), nibbles_of(n.y, s.part), 8.0f, out);
         UNROLL for (int i = 0; i < 8; i++) out[i] = scale * out[i];
     }
 };
 
 template <> struct eight<q4_1> {
-    enum { AHEAD = 4 };
+    enum { AHEAD = 4, CODES = 128, SCALES = 32 };
     int2 n;
-    uint32_t dm, half;
+    uint32_t dm;
 
-    __device__ void load(gpu_ptr w, gpu_ptr scales, uint64_t e)
+    static __device__ spot find(gpu_ptr w, gpu_ptr scales, uint64_t e)
     {
-        n = load_nibbles8(w, e);
-        dm = at<const uint32_t>(scales)[e / 32];
-        half = e % 32 / 16;
+        return {w + e / 32 * 16 + e % 16, scales + e / 32 * 4, static_cast<uint32_t>(e % 32 / 16)};
     }
 
-    __device__ void decode(float *out) const
+    __device__ void load(const spot &s, uint32_t sweep)
+    {
+        n = fixed<int2>(s.codes + sweep * CODES);
+        dm = fixed<uint32_t>(s.scales + sweep * SCALES);
+    }
+
+    __device__ void decode(const spot &s, float *out) const
     {
         float d = f32_of_f16(static_cast<uint16_t>(dm)), m = f32_of_f16(static_cast<uint16_t>(dm >> 16));
-        bytes_less(nibbles_of(n.x, half), nibbles_of(n.y, half), 0.0f, out);
+        bytes_less(nibbles_of(n.x, s.part), nibbles_of(n.y, s.part), 0.0f, out);
         UNROLL for (int i = 0; i < 8; i++) out[i] = fmaf(d, out[i], m);
     }
 };
 
-template <> struct eight<q4_k> {
-    enum { AHEAD = 4 };
+template <> struct eight<q4_k> { /* scales: the head of the block; part: of eight */
+    enum { AHEAD = 4, CODES = Q4_K_BYTES, SCALES = Q4_K_BYTES };
     int2 n;
     int4 head;
-    uint32_t j;
 
-    __device__ void load(gpu_ptr w, gpu_ptr, uint64_t e)
+    static __device__ spot find(gpu_ptr w, gpu_ptr, uint64_t e)
     {
-        gpu_ptr at_block = w + e / 256 * Q4_K_BYTES;
-        j = e / 32 % 8;
-        n = load_pair(at_block + 16 + j / 2 * 32 + e % 32);
-        head = at<const int4>(at_block)[0];
+        gpu_ptr block = w + e / 256 * Q4_K_BYTES;
+        uint32_t j = static_cast<uint32_t>(e / 32 % 8);
+        return {block + 16 + j / 2 * 32 + e % 32, block, j};
     }
 
-    __device__ void decode(float *out) const
+    __device__ void load(const spot &s, uint32_t sweep)
+    {
+        n = fixed<int2>(s.codes + sweep * CODES);
+        head = fixed<int4>(s.scales + sweep * SCALES);
+    }
+
+    __device__ void decode(const spot &s, float *out) const
     {
         int sc, mn;
-        q4_k::scales_of(head, j, sc, mn);
+        q4_k::scales_of(head, s.part, sc, mn);
         float d = q4_k::d_of(head) * static_cast<float>(sc);
         float m = q4_k::m_of(head) * static_cast<float>(mn);
-        bytes_less(nibbles_of(n.x, j % 2), nibbles_of(n.y, j % 2), 0.0f, out);
+        bytes_less(nibbles_of(n.x, s.part % 2), nibbles_of(n.y, s.part % 2), 0.0f, out);
         UNROLL for (int i = 0; i < 8; i++) out[i] = fmaf(d, out[i], -m);
     }
 };
 
-template <> struct eight<q6_k> {
-    enum { AHEAD = 4 };
+template <> struct eight<q6_k> { /* codes: the block; part: of 32 */
+    enum { AHEAD = 4, CODES = Q6_K_BYTES, SCALES = 2 };
     int2 low, high;
-    uint32_t group; /* of four of a half of the block */
     int8_t sc;
     uint16_t d;
 
-    __device__ void load(gpu_ptr w, gpu_ptr scales, uint64_t e)
+    static __device__ spot find(gpu_ptr w, gpu_ptr scales, uint64_t e)
     {
-        gpu_ptr at_block = w + e / 256 * Q6_K_BYTES;
-        uint32_t i = e % 256, n = i / 128, l = i % 32;
-        group = i / 32 % 4;
-        low = load_pair(at_block + 64 * n + 32 * (group & 1) + l);
-        high = load_pair(at_block + 128 + 32 * n + l);
-        sc = at<const int8_t>(at_block + 192)[i / 16];
-        d = at<const uint16_t>(scales)[e / 256];
+        return {w + e / 256 * Q6_K_BYTES, scales + e / 256 * 2, static_cast<uint32_t>(e / 8 % 32)};
     }
 
-    __device__ uint32_t codes(int nibbles, int two) const
+    __device__ void load(const spot &s, uint32_t sweep)
+    {
+        gpu_ptr block = s.codes + sweep * CODES;
+        uint32_t half = s.part / 16, group = s.part / 4 % 4, l = s.part % 4 * 8;
+        low = fixed<int2>(block + 64 * half + 32 * (group & 1) + l);
+        high = fixed<int2>(block + 128 + 32 * half + l);
+        sc = fixed<int8_t>(block + 192 + s.part / 2);
+        d = fixed<uint16_t>(s.scales + sweep * SCALES);
+    }
+
+    static __device__ uint32_t codes(int nibbles, int two, uint32_t group)
     {
         uint32_t upper = static_cast<uint32_t>(two) >> (2 * group) & 0x03030303u;
         return nibbles_of(nibbles, group / 2) | upper << 4;
     }
 
-    __device__ void decode(float *out) const
+    __device__ void decode(const spot &s, float *out) const
     {
+        uint32_t group = s.part / 4 % 4;
         float scale = f32_of_f16(d) * static_cast<float>(sc);
-        bytes_less(codes(low.x, high.x), codes(low.y, high.y), 32.0f, out);
+        bytes_less(codes(low.x, high.x, group), codes(low.y, high.y, group), 32.0f, out);
         UNROLL for (int i = 0; i < 8; i++) out[i] = scale * out[i];
     }
 };
@@ -204,7 +230,8 @@ DEV void load_any(gpu_ptr w, gpu_ptr scales, uint64_t row, uint32_t col, uint32_
         return;
     }
     eight<F> e;
-    e.load(w, scales, row * cols + col);
-    e.decode(out);
+    spot s = eight<F>::find(w, scales, row * cols + col);
+    e.load(s, 0);
+    e.decode(s, out);
 }
 #endif

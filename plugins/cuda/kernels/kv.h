@@ -19,6 +19,20 @@ DEV float kv_load(const kv_shape &kv, gpu_ptr base, uint64_t e)
     return kv.dtype == KV_F16 ? f32_of_f16(h) : f32_of_bf16(h);
 }
 
+/* N elements, `step` apart: all loads are on their way before the first is looked at. */
+template <uint32_t N>
+DEV void kv_load_each(const kv_shape &kv, gpu_ptr base, uint64_t e, uint64_t step, float v[N])
+{
+    uint16_t h[N];
+    if (kv.dtype == KV_F32) {
+        UNROLL for (uint32_t k = 0; k < N; k++) v[k] = fixed<float>(base + (e + k * step) * 4);
+        return;
+    }
+    UNROLL for (uint32_t k = 0; k < N; k++) h[k] = fixed<uint16_t>(base + (e + k * step) * 2);
+    UNROLL for (uint32_t k = 0; k < N; k++)
+        v[k] = kv.dtype == KV_F16 ? f32_of_f16(h[k]) : f32_of_bf16(h[k]);
+}
+
 DEV void kv_store(const kv_shape &kv, gpu_ptr base, uint64_t e, float v)
 {
     if (kv.dtype == KV_F32)
