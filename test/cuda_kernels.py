@@ -98,9 +98,10 @@ def check_resources(said):
     for (arch, name), r in sorted(found.items()):
         least = next(n for start, n in LEAST.items() if name.startswith(start))
         if r["stack"] or r["spill"]:
-            faults.append(f"{name} on sm_{arch}: {r['spill']} bytes spilled, a stack of {r['stack']}; there is to be none")
+            faults.append(f"{name} on sm_{arch}: {r['spill']} bytes spilled, a stack of {r['stack']}; "
+                          "there is to be none")
         if resident(r) < least:
-            faults.append(f"{name} on sm_{arch}: {r['registers']} registers and {r['shared']} bytes of shared memory let "
+            faults.append(f"{name} on sm_{arch}: {r['registers']} registers, {r['shared']} bytes of shared memory let "
                           f"{resident(r)} warps on a processor; {least} are wanted")
         if arch == "90" and name.startswith("matvec_") and name[7:] in plan and plan[name[7:]][1] != r["registers"]:
             faults.append(f"{name}: {r['registers']} registers; plan.py counts on {plan[name[7:]][1]}")
@@ -150,8 +151,9 @@ def main():
         check_driver(room)
         nvcc("-ptx", "-arch=compute_90", "-o", room / "all.ptx", PLUGIN / "kernels/all.cu")
         check_fused((room / "all.ptx").read_text())
-        said = nvcc("-fatbin", "-Xptxas", "-v", "-gencode", "arch=compute_80,code=sm_80", "-gencode", "arch=compute_89,code=sm_89",
-                    "-gencode", "arch=compute_90,code=[sm_90,compute_90]", "-o", room / "all.fatbin", PLUGIN / "kernels/all.cu")
+        said = nvcc("-fatbin", "-Xptxas", "-v", "-gencode", "arch=compute_80,code=sm_80",
+                    "-gencode", "arch=compute_89,code=sm_89", "-gencode", "arch=compute_90,code=[sm_90,compute_90]",
+                    "-o", room / "all.fatbin", PLUGIN / "kernels/all.cu")
         if sys.argv[3:] == ["--table"]:
             print_table(resources(said))
         check_resources(said)

@@ -58,7 +58,8 @@ def launches(shape):
 
 def matrices(shape):
     """Weights that each matvec of a token reads."""
-    d, f, q, kv = shape["width"], shape["ffn"], shape["heads"] * shape["head_dim"], shape["kv_heads"] * shape["head_dim"]
+    d, f, of = shape["width"], shape["ffn"], shape["head_dim"]
+    q, kv = shape["heads"] * of, shape["kv_heads"] * of
     return {"matvec q k v": d * (q + 2 * kv), "matvec out, add": q * d, "matvec gate, up, GLU": 2 * d * f,
             "matvec down, add": d * f, "matvec output": d * shape["vocab"]}
 

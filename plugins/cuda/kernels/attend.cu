@@ -60,7 +60,8 @@ KERNEL(attend_row, attend_args)
     if (blockIdx.z >= c.used) return;
     uint32_t begin = (c.first + blockIdx.z * c.each) * KV_PAGE, end = begin + c.each * KV_PAGE;
     uint32_t first = blockIdx.x % groups * QUERIES, left = group - first;
-    attend_job j = {least(left, QUERIES), row.span, blockIdx.x / groups, begin > c.begin ? begin : c.begin,
+    if (begin < c.begin) begin = c.begin;
+    attend_job j = {least(left, QUERIES), row.span, blockIdx.x / groups, begin,
                     least(end, c.end), memory, memory + QUERIES * a.kv.dim};
     if (threadIdx.x < j.n)
         set_query(a, s, threadIdx.x, r, j.kv_head * group + first + threadIdx.x);

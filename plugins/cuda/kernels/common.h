@@ -11,7 +11,8 @@
     extern __shared__ __align__(16) unsigned char dynamic_memory[];                                \
     T *name = reinterpret_cast<T *>(dynamic_memory)
 #define UNROLL _Pragma("unroll")
-#define ON_CARD(p) __builtin_assume(__isGlobal(p)) /* else loads look where it points, and wait for stores */
+/* Or loads would look where a pointer points, and wait for stores. */
+#define ON_CARD(p) __builtin_assume(__isGlobal(p))
 #define LOAD_FIXED(p) __ldg(p)
 #else
 #include "sim/sim.h"

@@ -99,8 +99,8 @@ template <> struct eight<q8_0> {
     __device__ void decode(const spot &, float *out) const
     {
         float scale = f32_of_f16(d);
-        bytes_less(static_cast<uint32_t>(n.x) ^ 0x80808080u, static_cast<uint32_t>(n.y) ^ 0x80808080u,
-                   128.0f, out);
+        bytes_less(static_cast<uint32_t>(n.x) ^ 0x80808080u,
+                   static_cast<uint32_t>(n.y) ^ 0x80808080u, 128.0f, out);
         UNROLL for (int i = 0; i < 8; i++) out[i] = scale * out[i];
     }
 };
@@ -147,7 +147,8 @@ template <> struct eight<q4_1> {
 
     __device__ void decode(const spot &s, float *out) const
     {
-        float d = f32_of_f16(static_cast<uint16_t>(dm)), m = f32_of_f16(static_cast<uint16_t>(dm >> 16));
+        float d = f32_of_f16(static_cast<uint16_t>(dm));
+        float m = f32_of_f16(static_cast<uint16_t>(dm >> 16));
         bytes_less(nibbles_of(n.x, s.part), nibbles_of(n.y, s.part), 0.0f, out);
         UNROLL for (int i = 0; i < 8; i++) out[i] = fmaf(d, out[i], m);
     }

@@ -9,8 +9,8 @@ constexpr uint32_t SWEEP = 32 * 8; /* columns of a warp */
 
 /* sum[r] += w . x[r], of the columns of one eight: x is where they are in row 0 */
 template <uint32_t R>
-DEV void add_eight(const matmul_args &a, const float w[8], const spot &x, uint32_t rows, uint32_t sweep,
-                   float sum[R])
+DEV void add_eight(const matmul_args &a, const float w[8], const spot &x, uint32_t rows,
+                   uint32_t sweep, float sum[R])
 {
     UNROLL for (uint32_t r = 0; r < R; r++) {
         eight<f32> e;
@@ -25,22 +25,23 @@ DEV void add_eight(const matmul_args &a, const float w[8], const spot &x, uint32
 
 /* Of rows that are not aligned: a lane a column. */
 template <class F, uint32_t R>
-DEV void add_any(const matmul_args &a, const matmul_part &p, uint32_t o, uint32_t first, uint32_t rows,
-                 float sum[R])
+DEV void add_any(const matmul_args &a, const matmul_part &p, uint32_t o, uint32_t first,
+                 uint32_t rows, float sum[R])
 {
     for (uint32_t col = threadIdx.x % 32; col < a.in; col += 32) {
         float w = F::weight(p.w, p.scales, static_cast<uint64_t>(o) * a.in + col);
         UNROLL for (uint32_t r = 0; r < R; r++) {
             if (r >= rows) break;
-            sum[r] = fmaf(w, at<const float>(a.x)[static_cast<uint64_t>(first + r) * a.in + col], sum[r]);
+            uint64_t e = static_cast<uint64_t>(first + r) * a.in + col;
+            sum[r] = fmaf(w, at<const float>(a.x)[e], sum[r]);
         }
     }
 }
 
 /* sum[r] = w[o] . x[first + r], in every lane */
 template <class F, uint32_t R>
-DEV void products(const matmul_args &a, const matmul_part &p, uint32_t o, uint32_t first, uint32_t rows,
-                  float sum[R])
+DEV void products(const matmul_args &a, const matmul_part &p, uint32_t o, uint32_t first,
+                  uint32_t rows, float sum[R])
 {
     constexpr uint32_t AHEAD = R == 1 ? eight<F>::AHEAD : eight<F>::AHEAD / 2;
     bool any = F::PLAIN && a.in % 8;

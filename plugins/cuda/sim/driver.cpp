@@ -4,7 +4,8 @@
  *
  * FAK_CUDA_SIM in the environment, for tests, is read when the driver and when a context starts: "order=N"
  * seeds the order of fibers, "memory=N" bytes the card has, "fail-launch=N" lets the N-th kernel of a
- * context fail, "fail-memory=N" refuses memory to the N-th call that takes some, "version=N", "major=N", "devices=N". */
+ * context fail, "fail-memory=N" refuses memory to the N-th call that takes some; "version=N", "major=N" and
+ * "devices=N" are what it says of itself. */
 #include "fiber.h"
 #include "memory.h"
 #include "state.h"
@@ -123,8 +124,10 @@ cu_result cuDeviceTotalMem_v2(size_t *n, cu_device)
 
 cu_result cuDeviceGetAttribute(int *v, unsigned what, cu_device)
 {
-    *v = what == CU_MAJOR           ? static_cast<int>(major_number)
-         : what == CU_MULTIPROCESSORS ? 48 : what == CU_POOLS ? 1 : 0;
+    *v = what == CU_MAJOR             ? static_cast<int>(major_number)
+         : what == CU_MULTIPROCESSORS ? 48
+         : what == CU_POOLS           ? 1
+                                      : 0;
     return CU_OK;
 }
 

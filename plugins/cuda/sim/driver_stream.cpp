@@ -73,7 +73,8 @@ cu_result cuMemcpyDtoHAsync_v2(void *to, cu_ptr from, size_t bytes, cu_stream s)
 }
 
 cu_result cuLaunchKernel(cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                         unsigned by, unsigned bz, unsigned shared, cu_stream s, void **args, void **)
+                         unsigned by, unsigned bz, unsigned shared, cu_stream s, void **args,
+                         void **)
 {
     ENTER(1);
     command c = {};
