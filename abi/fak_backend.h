@@ -205,13 +205,13 @@ static inline uint32_t fak_matrices(const fak_op *op, uint32_t *first)
     }
 }
 
-/* k, v and tab of an op that appends to kv; 0: it does not. */
+/* k, v and tab of an op that appends to kv; 0, and zeros: it does not. */
 static inline int fak_appends(const fak_op *op, uint32_t operand[3])
 {
     uint32_t first = op->id == FAK_OP_ROPE_APPEND;
-    if (!first && op->id != FAK_OP_KV_APPEND) return 0;
-    for (uint32_t i = 0; i < 3; i++) operand[i] = op->in[first + i];
-    return 1;
+    int appends = first || op->id == FAK_OP_KV_APPEND;
+    for (uint32_t i = 0; i < 3; i++) operand[i] = appends ? op->in[first + i] : 0;
+    return appends;
 }
 
 /* Ops [first, first + ops*times) are `times` turns that are alike.  In turn t an input is the same

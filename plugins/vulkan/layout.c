@@ -39,7 +39,7 @@ uint32_t vk_best_count(const fak_program *p, uint32_t cols)
 /* Words that a row of an op's products takes in Q8: ten a block. */
 static uint32_t codes_of(const fak_program *p, const fak_op *o)
 {
-    uint32_t first, n = o->id == FAK_OP_EMBED || !p->q8 ? 0 : vk_matrices(o, &first), most = 0;
+    uint32_t first, n = o->id == FAK_OP_EMBED || !p->q8 ? 0 : fak_matrices(o, &first), most = 0;
     for (uint32_t i = 0; i < n; i++) {
         const fak_value *w = &p->value[o->in[first + i]];
         if (vk_format(w->dtype)->cols > 1 && w->cols > most) most = w->cols;
@@ -149,7 +149,7 @@ static void place_kv(fak_program *p)
         if (p->op[i].heads > p->heads_most) p->heads_most = p->op[i].heads;
     for (uint32_t i = 0; i < p->ops; i++) {
         const fak_op *o = &p->op[i];
-        if (!p->taken[i] || !vk_appends(o, operand)) continue;
+        if (!p->taken[i] || !fak_appends(o, operand)) continue;
         kv_layer *l = &p->layer[p->layers++];
         *l = (kv_layer){.layer = o->layer,
                         .kv_heads = o->kv_heads,

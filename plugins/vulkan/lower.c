@@ -156,7 +156,7 @@ static void add_append(maker *m, const kv_layer *l, uint32_t piece)
 {
     const fak_op *o = m->o;
     uint32_t operand[3], whole = o->id == FAK_OP_ROPE_APPEND && !piece;
-    vk_appends(o, operand);
+    fak_appends(o, operand);
     uint32_t span[4] = {operand[0], operand[1], whole ? o->in[0] : 0, whole ? o->out[0] : 0};
     uint32_t kv_cols = o->kv_heads * o->head_dim, cols = whole ? value(m, o->out[0])->cols : 0;
     job *j = job_add(m, SHADER_APPEND, job_up((cols > kv_cols ? cols : kv_cols) / 2, THREADS));

@@ -5,50 +5,11 @@
 
 enum { HEAD_MOST = 1024 };
 
-/* ---- what an op reads ---- */
-
-/* The matrices of an op in its inputs [*first, *first + n). */
-uint32_t vk_matrices(const fak_op *o, uint32_t *first)
-{
-    *first = 0;
-    switch (o->id) {
-    case FAK_OP_EMBED:
-        return 1;
-    case FAK_OP_MATMUL:
-    case FAK_OP_MATMUL_ADD:
-    case FAK_OP_MATMUL_ARGMAX:
-        *first = 1;
-        return 1;
-    case FAK_OP_GLU_MATMUL_ADD:
-        *first = 2;
-        return 1;
-    case FAK_OP_NORM_MATMUL:
-        *first = 2;
-        return 1u + (o->in[3] != 0) + (o->in[4] != 0);
-    case FAK_OP_NORM_MATMUL_GLU:
-        *first = 2;
-        return 2;
-    case FAK_OP_FFN:
-        *first = 2;
-        return 3;
-    default:
-        return 0;
-    }
-}
-
-int vk_appends(const fak_op *o, uint32_t operand[3])
-{
-    uint32_t first = o->id == FAK_OP_ROPE_APPEND ? 1 : 0;
-    if (o->id != FAK_OP_ROPE_APPEND && o->id != FAK_OP_KV_APPEND) return 0;
-    for (uint32_t i = 0; i < 3; i++) operand[i] = o->in[first + i];
-    return 1;
-}
-
-/* ---- what it costs ---- */
+/* ---- what an op costs ---- */
 
 static uint64_t work_of(const fak_program *p, const fak_op *o)
 {
-    uint32_t first, n = o->id == FAK_OP_EMBED ? 0 : vk_matrices(o, &first);
+    uint32_t first, n = o->id == FAK_OP_EMBED ? 0 : fak_matrices(o, &first);
     uint64_t all = 0;
     for (uint32_t i = 0; i < n; i++) {
         const fak_value *w = &p->value[o->in[first + i]];
@@ -77,7 +38,7 @@ uint32_t vk_part(const fak_program *p, uint32_t first, uint32_t ops)
 static int uses_kv(const fak_op *o)
 {
     uint32_t operand[3];
-    return o->id == FAK_OP_ATTENTION || vk_appends(o, operand);
+    return o->id == FAK_OP_ATTENTION || fak_appends(o, operand);
 }
 
 static int is_weight(const fak_value *v)
@@ -89,7 +50,7 @@ static int is_weight(const fak_value *v)
 
 static int matrices_fit(const fak_program *p, const fak_op *o)
 {
-    uint32_t first, n = vk_matrices(o, &first);
+    uint32_t first, n = fak_matrices(o, &first);
     const fak_value *one = &p->value[o->in[first]];
     for (uint32_t i = 0; i < n; i++) {
         const fak_value *v = &p->value[o->in[first + i]];
@@ -103,7 +64,7 @@ static int matrices_fit(const fak_program *p, const fak_op *o)
 
 static int can_run(const fak_program *p, const fak_op *o)
 {
-    uint32_t first, n = vk_matrices(o, &first);
+    uint32_t first, n = fak_matrices(o, &first);
     int known = (o->id >= FAK_OP_EMBED && o->id <= FAK_OP_ARGMAX) ||
                 (o->id >= FAK_OP_NORM_MATMUL && o->id <= FAK_OP_MATMUL_ARGMAX);
     if (!known || o->revision > 1 || o->act > FAK_GELU_TANH) return 0;
@@ -130,7 +91,7 @@ static void pair(fak_program *p)
 /* Weights that a kernel takes together lie together; those of EMBED and MATMUL may lie in pieces. */
 static int place_weights(fak_program *p, const fak_op *o)
 {
-    uint32_t first, n = vk_matrices(o, &first), together = o->id == FAK_OP_FFN ? 2 : n;
+    uint32_t first, n = fak_matrices(o, &first), together = o->id == FAK_OP_FFN ? 2 : n;
     int placed = 1;
     for (uint32_t j = 0; placed > 0 && j < INPUTS; j++) {
         if (!o->in[j] || !is_weight(&p->value[o->in[j]])) continue;

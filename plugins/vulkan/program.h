@@ -220,8 +220,6 @@ struct fak_program {
 
 /* plan.c */
 int32_t vk_judge(fak_program *, uint32_t *verdict, fak_error *);
-uint32_t vk_matrices(const fak_op *, uint32_t *first); /* how many, and the input of the first */
-int vk_appends(const fak_op *, uint32_t operand[3]); /* k, v, tab of an op that appends; 0: it does not */
 uint64_t vk_work(const fak_program *, uint32_t first, uint32_t ops); /* multiplications of a row */
 uint32_t vk_part(const fak_program *, uint32_t first, uint32_t ops); /* how many of them go together */
 

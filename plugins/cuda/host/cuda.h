@@ -117,8 +117,6 @@ struct fak_program {
 int cuda_takes(const fak_program *p, const fak_op *o);
 int cuda_is_weight(const fak_value *v);
 uint32_t cuda_rows(const fak_program *p, uint32_t value); /* at most */
-uint32_t cuda_matrices(const fak_op *o, uint32_t *first); /* in inputs [*first, + n) */
-int cuda_appends(const fak_op *o, uint32_t operand[3]);   /* k, v, tab; 0: it does not */
 uint64_t cuda_temp(const fak_program *p, const fak_op *o, enum temp t); /* floats */
 uint64_t cuda_quantised(const fak_program *p, const fak_op *o); /* elements that it has as Q8 */
 uint64_t cuda_partial(const fak_program *p, const fak_op *o);   /* bytes of parts that a kernel merges */

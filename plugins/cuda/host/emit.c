@@ -124,7 +124,7 @@ kv_shape cuda_kv_of(const fak_program *p, uint32_t layer)
 static int32_t emit_rope(emitter *m, const fak_op *o)
 {
     const fak_program *p = m->p;
-    uint32_t operand[3], appends = (uint32_t)cuda_appends(o, operand), rotates = o->out[0] != 0;
+    uint32_t operand[3], appends = (uint32_t)fak_appends(o, operand), rotates = o->out[0] != 0;
     rope_args a = {.step = p->step, .dim = o->head_dim, .rot = o->rot_dim};
     uint32_t widest = 0;
     if (rotates) {

@@ -217,7 +217,7 @@ int32_t cuda_emit_matrices(emitter *m, const fak_op *o)
     const fak_program *p = m->p;
     product add = {.epilogue = EPILOGUE_ADD};
     gpu_ptr y = p->at[o->out[0]];
-    uint32_t first, n = cuda_matrices(o, &first);
+    uint32_t first, n = fak_matrices(o, &first);
     input x = value_input(m, o->in[0]);
     int32_t s;
     switch (o->id) {

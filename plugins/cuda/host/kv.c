@@ -47,7 +47,7 @@ static int32_t move_down(fak_program *p, uint32_t first, uint32_t count, uint32_
     uint32_t operand[3];
     for (uint32_t i = 0; !s && i < p->ops; i++) {
         const fak_op *o = &p->op[i];
-        if (!p->taken[i] || !cuda_appends(o, operand)) continue;
+        if (!p->taken[i] || !fak_appends(o, operand)) continue;
         evict_args a = {.pages = p->table,
                         .tab = p->at[operand[2]],
                         .kv = cuda_kv_of(p, o->layer),

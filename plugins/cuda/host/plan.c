@@ -20,40 +20,6 @@ uint32_t cuda_scope(const fak_program *p, const fak_op *o)
     return p->value[value].rows == FAK_WANTED_ROWS ? SCOPE_WANTED : SCOPE_ROWS;
 }
 
-uint32_t cuda_matrices(const fak_op *o, uint32_t *first)
-{
-    *first = 2;
-    switch (o->id) {
-    case FAK_OP_EMBED:
-        *first = 0;
-        return 1;
-    case FAK_OP_MATMUL:
-    case FAK_OP_MATMUL_ADD:
-    case FAK_OP_MATMUL_ARGMAX:
-        *first = 1;
-        return 1;
-    case FAK_OP_GLU_MATMUL_ADD:
-        return 1;
-    case FAK_OP_NORM_MATMUL:
-        return 1u + (o->in[3] != 0) + (o->in[4] != 0);
-    case FAK_OP_NORM_MATMUL_GLU:
-        return 2;
-    case FAK_OP_FFN:
-        return 3;
-    default:
-        *first = 0;
-        return 0;
-    }
-}
-
-int cuda_appends(const fak_op *o, uint32_t operand[3])
-{
-    uint32_t first = o->id == FAK_OP_ROPE_APPEND ? 1 : 0;
-    if (o->id != FAK_OP_ROPE_APPEND && o->id != FAK_OP_KV_APPEND) return 0;
-    for (uint32_t i = 0; i < 3; i++) operand[i] = o->in[first + i];
-    return 1;
-}
-
 /* ---- verdicts ---- */
 
 static int is_known(uint32_t id)
@@ -64,7 +30,7 @@ static int is_known(uint32_t id)
 
 static int operands_ok(const fak_program *p, const fak_op *o)
 {
-    uint32_t first, n = cuda_matrices(o, &first);
+    uint32_t first, n = fak_matrices(o, &first);
     for (uint32_t i = 0; i < INPUTS; i++) {
         const fak_value *v = &p->value[o->in[i]];
         if (!o->in[i]) continue;
@@ -90,7 +56,7 @@ int cuda_takes(const fak_program *p, const fak_op *o)
     uint32_t operand[3];
     if (!is_known(o->id) || o->revision > 1 || !operands_ok(p, o)) return 0;
     if (o->id == FAK_OP_ATTENTION) return kv_ok(p, o) && o->heads % o->kv_heads == 0;
-    if (cuda_appends(o, operand)) return kv_ok(p, o);
+    if (fak_appends(o, operand)) return kv_ok(p, o);
     if (o->id == FAK_OP_NORM_MATMUL_GLU || o->id == FAK_OP_FFN) /* one kernel for gate and up */
         return p->value[o->in[2]].dtype == p->value[o->in[3]].dtype;
     return 1;
@@ -126,7 +92,7 @@ uint64_t cuda_temp(const fak_program *p, const fak_op *o, enum temp t)
 
 uint64_t cuda_quantised(const fak_program *p, const fak_op *o)
 {
-    uint32_t first, n = o->id == FAK_OP_EMBED ? 0 : cuda_matrices(o, &first);
+    uint32_t first, n = o->id == FAK_OP_EMBED ? 0 : fak_matrices(o, &first);
     uint64_t most = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t w = o->in[first + i];

@@ -36,7 +36,7 @@ static int32_t copy_plan(fak_program *p, const fak_plan *plan)
 static int uses_kv(const fak_op *o)
 {
     uint32_t operand[3];
-    return o->id == FAK_OP_ATTENTION || cuda_appends(o, operand);
+    return o->id == FAK_OP_ATTENTION || fak_appends(o, operand);
 }
 
 /* The kv of a layer goes together. */
@@ -68,7 +68,7 @@ static void judge(fak_program *p, uint32_t *verdict)
         p->embeds |= o->id == FAK_OP_EMBED;
         if (!uses_kv(o)) continue;
         if (p->layer_at[o->layer] == FAK_NO_INDEX) p->layer_at[o->layer] = kv->layers++;
-        if (!cuda_appends(o, operand)) continue;
+        if (!fak_appends(o, operand)) continue;
         kv->table = operand[2];
         kv->rot = o->rot_dim;
     }
