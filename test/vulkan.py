@@ -88,9 +88,10 @@ class Absent(unittest.TestCase):
 
 
 class Tiny(unittest.TestCase):
-    OPTIONS = [[], ["kernels=group"], ["kernels=group", "features=none"], ["stage=256"], ["fused=0"],
-               ["piece=16384"], ["piece=16384", "kernels=group"], ["kernels=exact"],
-               ["act=q8"], ["kernels=group", "act=q8"], ["features=int8dot", "kernels=group", "act=q8"]]
+    OPTIONS = [["kernels=group"], ["kernels=group", "features=none"], ["stage=256"], ["fused=0"],
+               ["piece=16384"], ["piece=16384", "kernels=group"], ["kernels=exact"]]
+    if DRIVER != "lavapipe":  # what a driver may read in its own way: half of this is compiling
+        OPTIONS = OPTIONS[:2]
 
     def test_what_it_is(self):
         said = run("backends", "-v", "--json", "--trust")
@@ -100,16 +101,16 @@ class Tiny(unittest.TestCase):
     def steps(self, model, *options):
         said = run(SO, tiny(model), *options, program=STEPS)
         self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
-        told = re.search(r"recorded: .* submits, ([\d.]+) dispatches, .*; (\d+) submits for the prompt", said.stdout)
+        told = re.search(r"recorded: .*, ([\d.]+) dispatches, .*; (\d+) submits for the prompt", said.stdout)
         print(model, *options, told[0], file=sys.stderr)
         return float(told[1]), int(told[2])
 
     def test_steps(self):
         """One submit a token, no memory after load, the reference's ids, a clone, an eviction."""
+        self.steps("tiny-f32")
         for options in self.OPTIONS:
-            for model in ("tiny-f32", "tiny-q4_1") if not options else ("tiny-q4_1",):
-                self.steps(model, *options)
-        for options in ([], ["kernels=group"], ["act=q8"], ["kernels=group", "act=q8"]):
+            self.steps("tiny-q4_1", *options)
+        for options in ([], ["act=q8"], ["kernels=group", "act=q8"]):
             self.steps("tiny-q6_k", *options)
 
     def test_norms_on_the_way(self):
@@ -141,11 +142,12 @@ class Tiny(unittest.TestCase):
             self.assertEqual(path.read_bytes(), kept)
 
     def test_texts(self):
-        for model in ("tiny-f16", "tiny-bf16", "tiny-q8_0", "tiny-q4_0", "tiny-q4_k", "tiny-untied"):
-            for more in (["--kv", "f32"], ["--kv", "f16"]) if model == "tiny-f16" else (["--act", "f32"], ["--act", "q8"]):
-                right = generate(tiny(model), "cpu-ref", *more)
-                said = generate(tiny(model), "vulkan", *more)
-                self.assertEqual((said.returncode, said.stdout), (0, right.stdout), said.stderr)
+        for model, *more in (("tiny-f16",), ("tiny-f16", "--kv", "f16"), ("tiny-bf16",), ("tiny-untied",),
+                             ("tiny-q4_0",), ("tiny-q4_k",), ("tiny-q8_0",), ("tiny-q8_0", "--act", "q8"),
+                             ("tiny-q4_0", "--act", "q8"), ("tiny-q4_k", "--act", "q8")):
+            right = generate(tiny(model), "cpu-ref", *more)
+            said = generate(tiny(model), "vulkan", *more)
+            self.assertEqual((said.returncode, said.stdout), (0, right.stdout), said.stderr)
 
     def test_no_room(self):
         said = generate(tiny("tiny-f32"), "vulkan", "-o", "memory=100000")
@@ -185,8 +187,9 @@ class Opcheck(unittest.TestCase):
         self.assertNotIn("act_q8", said["numerics"])
 
     def test_kv_in_pieces(self):
+        rungs = "1,3" if DRIVER == "lavapipe" else "1"
         for kernels in ("row", "group"):
-            self.check("-o", "kernels=" + kernels, "-o", "piece=4096", only=["--rungs", "1,3"])
+            self.check("-o", "kernels=" + kernels, "-o", "piece=4096", only=["--rungs", rungs])
 
     def test_the_bits(self):
         """In the contract's order llvmpipe gives the reference's bits; SwiftShader flushes subnormals."""

@@ -33,7 +33,7 @@ static void name_key(const fak_device *d, char key[KEY_BYTES])
 }
 
 /* What was kept, without what is before it, or NULL; *whole is to be freed. */
-static void *find_kept(const fak_device *d, void **whole, size_t *bytes, uint64_t *sum)
+static void *find_kept(const fak_device *d, void **whole, size_t *bytes)
 {
     const fak_host *h = d->host;
     char key[KEY_BYTES];
@@ -46,7 +46,6 @@ static void *find_kept(const fak_device *d, void **whole, size_t *bytes, uint64_
     unsigned char *after = (unsigned char *)*whole + sizeof k;
     if (k.bytes != n - sizeof k || k.sum != sum_of(after, k.bytes)) return NULL;
     *bytes = k.bytes;
-    *sum = k.sum;
     return after;
 }
 
@@ -54,24 +53,26 @@ static int32_t make_cache(fak_device *d, fak_error *e)
 {
     void *whole;
     VkPipelineCacheCreateInfo info = {.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
-    info.pInitialData = find_kept(d, &whole, &info.initialDataSize, &d->kept);
+    info.pInitialData = find_kept(d, &whole, &info.initialDataSize);
     VkResult r = vkCreatePipelineCache(d->vk, &info, NULL, &d->cache);
+    if (!r && info.pInitialData) vkGetPipelineCacheData(d->vk, d->cache, &d->kept, NULL);
     free(whole);
     return vk_result(d, r, "a pipeline cache", e);
 }
 
+/* What has grown is put; bytes alone do not tell, some drivers never give the same. */
 void vk_pipelines_keep(fak_device *d)
 {
     const fak_host *h = d->host;
     char key[KEY_BYTES];
     size_t bytes = 0;
     if (!h->cache_put || vkGetPipelineCacheData(d->vk, d->cache, &bytes, NULL)) return;
-    kept *k = malloc(sizeof *k + bytes);
+    kept *k = bytes > d->kept ? malloc(sizeof *k + bytes) : NULL;
     if (k && !vkGetPipelineCacheData(d->vk, d->cache, &bytes, k + 1)) {
         *k = (kept){bytes, sum_of((const unsigned char *)(k + 1), bytes)};
         name_key(d, key);
-        if (k->sum != d->kept) h->cache_put(h->self, key, k, sizeof *k + bytes);
-        d->kept = k->sum;
+        h->cache_put(h->self, key, k, sizeof *k + bytes);
+        d->kept = bytes;
     }
     free(k);
 }

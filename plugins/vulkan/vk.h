@@ -101,7 +101,7 @@ struct fak_device {
     VkPipelineLayout layout;
     features use;
     VkPipelineCache cache;
-    uint64_t kept; /* sum of what the host's store has of it */
+    size_t kept; /* bytes of it that the host's store has */
     pipeline *pipelines;
     uint32_t pipeline_count;
     uint64_t piece_max, block_max, align; /* bytes: of what a kernel sees at once; of an allocation */
