@@ -110,7 +110,7 @@ class Tiny(unittest.TestCase):
         self.steps("tiny-f32")
         for options in self.OPTIONS:
             self.steps("tiny-q4_1", *options)
-        for options in ([], ["act=q8"], ["kernels=group", "act=q8"]):
+        for options in ([], ["act=q8"], ["kernels=group", "features=int8dot", "act=q8"]):
             self.steps("tiny-q6_k", *options)
 
     def test_norms_on_the_way(self):

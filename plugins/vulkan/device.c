@@ -69,6 +69,8 @@ features vk_use(const features *has, const options *o)
     if (none || o->features == USE_INT8DOT) use.subgroup = 0;
     if (none || o->features == USE_SUBGROUP) use.int8dot = 0;
     if (o->rows) use.subgroup = 0; /* their kernels sum nothing together */
+    /* Groups sum in another order; where a code in Q8 then flips, large models part too far. */
+    if (!o->rows && o->features != USE_INT8DOT) use.int8dot = 0;
     return use;
 }
 

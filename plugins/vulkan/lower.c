@@ -185,7 +185,7 @@ static void add_attention(maker *m, const kv_layer *l, uint32_t piece)
     job_bind(m, j, Y, o->out[0]);
     job_bind_step(m, j);
     job_spec(j, 1, job_up(o->head_dim, by_row ? ROW_COLUMNS : THREADS));
-    job_spec(j, 2, m->p->d->opt.exact);
+    job_spec(j, 2, m->p->d->opt.exact || (m->p->q8 && l->pieces == 1)); /* as vk_use says */
     job_spec(j, 4, piece == 0);
     job_spec(j, 5, piece + 1 == l->pieces);
     if (l->pieces > 1) j->writes = 1u << Z;
