@@ -424,7 +424,6 @@ group(
     ("kernels are not resident", "if (!s) s = CALL(g, e, cuFuncLoad, g->kernel[i]);", ""),
     ("a context stays pushed", "cu.cuCtxPopCurrent_v2(&mine);\n    return gpu_answer", "return gpu_answer"),
     ("the first cause is forgotten", "if (!g->lost.code) g->lost = *why;", "g->lost = (fak_error){0};"),
-    ("the last cause is told", "if (!g->lost.code) g->lost = *why;", "g->lost = *why;", "cuda_calls"),
     ("what is free is not told", "if (r == CU_OUT_OF_MEMORY) tell_room(g, &why);", "", "cuda_calls"),
     ("no memory loses the card", "r == CU_OUT_OF_MEMORY ? FAK_E_MEMORY : FAK_E_LOST", "FAK_E_LOST",
      "cuda_calls"),
