@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """device_check.py BUILD MODEL: scripts/device-check from start to end, on the emulated card cuda-sim.
 
-The model comes in two parts, as one that is carried to a machine with a card does.
+The model comes in two parts, as one that is carried to a machine with a card does.  A card that is not there
+(the emulated driver says so) is absent, with the reason.
 """
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -22,11 +24,20 @@ def split(room):
     return parts
 
 
+def check(room, *args, **env):
+    return subprocess.run([ROOT / "scripts/device-check", "--software", "--backend", "cuda-sim", "--bin", BUILD,
+                           "--out", room / "out", *args], check=False, capture_output=True, text=True,
+                          env={**os.environ, **env})
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         room = pathlib.Path(name)
-        said = subprocess.run([ROOT / "scripts/device-check", "--software", "--backend", "cuda-sim", "--bin", BUILD,
-                               "--out", room / "out", *split(room)], check=False, capture_output=True, text=True)
+        said = check(room, FAK_CUDA_SIM="devices=0")
+        step = json.loads(said.stdout)["steps"][0]
+        assert (said.returncode, step["state"]) == (2, "absent"), said.stdout
+        assert "the CUDA driver is there, but no card is" in step["why"], step
+        said = check(room, *split(room))
         assert said.returncode == 0, (said.returncode, said.stdout, said.stderr[-3000:])
         steps = json.loads(said.stdout)["steps"]
         assert [(s["step"], s["state"]) for s in steps] == [("cuda-sim", "passed")], steps
