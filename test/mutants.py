@@ -462,7 +462,7 @@ group("cuda", "plugins/cuda/host/step.c", "cuda_host",
 group("cuda", "plugins/cuda/host/emit.c", "cuda_steps",
       ("parts are not merged", "if (!s && a.splits > 1)", "if (!s && 0)"),
       ("the best part is not looked for", "return s || a.parts == 1 ? s :", "return 1 ? s :"))
-group("cuda", "plugins/cuda/host/pages.c", "cuda_races",
+group("cuda", "plugins/cuda/host/pages.c", "cuda_steps",
       ("shared pages are written", "if (i < have && kv->now.refs[old] == 1) continue;",
        "if (i < have) continue;"))
 

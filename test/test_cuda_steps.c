@@ -163,18 +163,21 @@ static void test_wide_argmax(void **state)
     backend_close(&b);
 }
 
-/* The last logits of a sequence from whose middle positions were dropped. */
+/* The last logits of a sequence from whose middle positions were dropped, after another one went on from its
+ * first 40 in the page that both have. */
 static void evict(device *dev, device *host, toy *g, float *logits)
 {
     session s = {0};
     fak_error e;
-    uint32_t slot, id[150];
-    const session_options o = {.rows = 70, .flags = FAK_EVICTABLE};
+    uint32_t slot, other, id[150];
+    const session_options o = {.rows = 70, .slots = 2, .flags = FAK_EVICTABLE};
     for (uint32_t i = 0; i < 150; i++) id[i] = (i * 37 + 11) % 190;
     int32_t rc = session_open(&s, &g->m, dev, host, &o, NULL, NULL, &e);
     if (!rc) rc = kv_take(&s.kv, &slot, &e);
     if (!rc) rc = session_feed(&s, slot, id, 150, FAK_WANT_NONE, 0, NULL, &e);
-    if (!rc) rc = kv_evict(&s.kv, slot, 5, 40, &e);
+    if (!rc) rc = kv_clone(&s.kv, slot, 40, &other, &e);
+    if (!rc) rc = session_feed(&s, other, id + 7, 3, FAK_WANT_NONE, 0, NULL, &e);
+    if (!rc) rc = kv_evict(&s.kv, slot, 10, 20, &e);
     if (!rc) rc = kv_evict(&s.kv, slot, 0, 3, &e);
     if (!rc) rc = session_feed(&s, slot, id, 3, FAK_WANT_LOGITS, 0, logits, &e);
     if (rc) fail_msg("%s", e.message);
