@@ -247,6 +247,8 @@ class Real(unittest.TestCase):
             said = run(SO, self.model, program=STEPS)
             self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
             print(said.stdout, file=sys.stderr)
+            eager, recorded = (float(us) for us in re.findall(r"([\d.]+) us of the calling", said.stdout))
+            self.assertLess(2 * recorded, eager)  # a sixth on an idle machine
 
 
 def missing():
