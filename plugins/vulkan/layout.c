@@ -120,6 +120,14 @@ static uint64_t place_values(fak_program *p, const life *of)
 
 /* ---- kv ---- */
 
+/* In pieces the order of a sum is that of pages, which follow from what came before; the contract's order
+ * wants all scores at once. */
+static int must_be_whole(const fak_program *p)
+{
+    const uint32_t promised = FAK_DETERMINISTIC | FAK_BATCH_INVARIANT;
+    return p->d->opt.exact || (p->limits.numerics & promised) != 0;
+}
+
 /* As few pieces as can be seen one at a time; when that takes too many, the report says so. */
 static void place_layer(fak_program *p, kv_layer *l)
 {
@@ -128,7 +136,7 @@ static void place_layer(fak_program *p, kv_layer *l)
     uint32_t count = p->pages.count, least = (count + KV_PIECES - 1) / KV_PIECES;
     uint32_t each = most / page < count ? (uint32_t)(most / page) : count;
     if (each < least) each = least;
-    if (p->d->opt.exact) each = count; /* the contract's order wants all scores at once */
+    if (must_be_whole(p)) each = count;
     l->piece_pages = each;
     for (uint32_t first = 0; first < count; first += each) {
         uint64_t bytes = page * (count - first < each ? count - first : each);
