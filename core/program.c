@@ -29,6 +29,14 @@ uint32_t program_default_act(const model *m, const device *dev)
 
 /* ---- one call of prepare ---- */
 
+/* Has a dry run reckoned what is needed, and found too little?  That refuses the work; a device that ran out
+ * of memory while it reckoned has failed. */
+static int is_refusal(int32_t s, uint32_t flags, const fak_report *r)
+{
+    return s == FAK_E_MEMORY && flags & FAK_DRY_RUN &&
+           (r->weight_bytes || r->kv_bytes || r->scratch_bytes);
+}
+
 static int32_t prepare_side(program *p, enum program_side side, uint32_t flags, fak_error *e)
 {
     device *d = p->side[side];
@@ -38,7 +46,10 @@ static int32_t prepare_side(program *p, enum program_side side, uint32_t flags, 
     int32_t s = d->api.prepare(d->handle, p->fused.block, &p->limits, NULL, flags, p->verdict[side],
                                &p->report[side], &handle, e);
     p->handle[side] = handle;
-    if (s) return device_answer(d, s, "prepare", e);
+    if (s) {
+        s = device_answer(d, s, "prepare", e);
+        return is_refusal(s, flags, &p->report[side]) ? (e->code = STATUS_REFUSED) : s;
+    }
     int probe = (d->facts.caps & FAK_CAP_CAPACITY_PROBE) != 0;
     if (flags & FAK_DRY_RUN && probe != (int)(p->report[side].flags & FAK_EXACT))
         return status_set(e, FAK_E_PROGRAM,

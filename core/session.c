@@ -42,7 +42,6 @@ static uint32_t whole_pages(const program *p)
     return all > UINT32_MAX ? UINT32_MAX : (uint32_t)all;
 }
 
-/* Nothing is taken yet: memory that a dry run says is too little refuses the work. */
 static int32_t dry_run(session *s, device *dev, device *host, fak_limits *limits, uint32_t flags,
                        fak_error *e)
 {
@@ -52,7 +51,7 @@ static int32_t dry_run(session *s, device *dev, device *host, fak_limits *limits
         program_close(&s->program);
         rc = program_prepare(&s->program, dev, host, s->m, limits, flags | FAK_DRY_RUN, e);
     }
-    return rc == FAK_E_MEMORY ? (e->code = STATUS_REFUSED) : rc;
+    return rc;
 }
 
 int32_t session_open(session *s, const model *m, device *dev, device *host,
