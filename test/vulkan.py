@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """vulkan.py PART DRIVER FAKRUN PLUGINS STEPS MODELS NO_VULKAN: plugins/vulkan on one driver.
 
-PART: absent, tiny, opcheck, validation, real, real-short.  DRIVER: lavapipe, swiftshader.  What is not
+PART: absent, tiny, opcheck, ways, validation, real, real-short.  DRIVER: lavapipe, swiftshader.  What is not
 installed is skipped by exit status 77 and a sentence; scripts/setup-vulkan installs it.
 """
 import glob
@@ -174,6 +174,20 @@ class Opcheck(unittest.TestCase):
     def test_all(self):
         self.assertEqual(self.check()["device"]["class"], "approx")
 
+    def test_kv_in_pieces(self):
+        rungs = "1,3" if DRIVER == "lavapipe" else "1"
+        for kernels in ("row", "group"):
+            self.check("-o", "kernels=" + kernels, "-o", "piece=4096", only=["--rungs", rungs])
+
+    def test_the_bits(self):
+        """In the contract's order llvmpipe gives the reference's bits; SwiftShader flushes subnormals."""
+        said = self.check("-o", "kernels=exact", only=["--rungs", "1,2,3"])
+        self.assertEqual(said["device"]["class"], "reference" if DRIVER == "lavapipe" else "approx")
+
+
+class Ways(unittest.TestCase):
+    check = Opcheck.check
+
     def test_ops_of_groups(self):
         for features in ("none", "subgroup", "int8dot"):
             said = self.check("-o", "kernels=group", "-o", "features=" + features, only=["--rungs", "1"])
@@ -185,16 +199,6 @@ class Opcheck(unittest.TestCase):
         said = self.check("-o", "features=none")["device"]
         self.assertNotRegex(said["tier"], "subgroups|int8")
         self.assertNotIn("act_q8", said["numerics"])
-
-    def test_kv_in_pieces(self):
-        rungs = "1,3" if DRIVER == "lavapipe" else "1"
-        for kernels in ("row", "group"):
-            self.check("-o", "kernels=" + kernels, "-o", "piece=4096", only=["--rungs", rungs])
-
-    def test_the_bits(self):
-        """In the contract's order llvmpipe gives the reference's bits; SwiftShader flushes subnormals."""
-        said = self.check("-o", "kernels=exact", only=["--rungs", "1,2,3"])
-        self.assertEqual(said["device"]["class"], "reference" if DRIVER == "lavapipe" else "approx")
 
 
 class Validation(unittest.TestCase):
@@ -265,6 +269,6 @@ if __name__ == "__main__":
     if missing():
         print(f"vulkan on {DRIVER}: {missing()}; scripts/setup-vulkan installs the drivers")
         sys.exit(77)
-    chosen = {"absent": "Absent", "tiny": "Tiny", "opcheck": "Opcheck", "validation": "Validation",
+    chosen = {"absent": "Absent", "tiny": "Tiny", "opcheck": "Opcheck", "ways": "Ways", "validation": "Validation",
               "real": "Real", "real-short": "Real"}[PART]
     unittest.main(argv=[sys.argv[0], chosen], verbosity=2)
