@@ -174,6 +174,10 @@ class Opcheck(unittest.TestCase):
     def test_all(self):
         self.assertEqual(self.check()["device"]["class"], "approx")
 
+
+class Ways(unittest.TestCase):
+    check = Opcheck.check
+
     def test_kv_in_pieces(self):
         rungs = "1,3" if DRIVER == "lavapipe" else "1"
         for kernels in ("row", "group"):
@@ -183,10 +187,6 @@ class Opcheck(unittest.TestCase):
         """In the contract's order llvmpipe gives the reference's bits; SwiftShader flushes subnormals."""
         said = self.check("-o", "kernels=exact", only=["--rungs", "1,2,3"])
         self.assertEqual(said["device"]["class"], "reference" if DRIVER == "lavapipe" else "approx")
-
-
-class Ways(unittest.TestCase):
-    check = Opcheck.check
 
     def test_ops_of_groups(self):
         for features in ("none", "subgroup", "int8dot"):
