@@ -101,13 +101,19 @@ static int32_t find_device(const plugin *p, const char *wanted, const fak_settin
                       p->name, wanted);
 }
 
-/* Tries a file in a child.  Of one that claims class reference a clean verdict stands until the file is
- * another; of others what they meet outside counts, too, and may change. */
+/* Of a file that claims class reference a clean verdict stands until the file is another; of others what
+ * they meet outside counts, too, and may change. */
+static int keeps_verdicts(const plugin *p)
+{
+    return p->path && p->note.there && p->note.klass == FAK_REFERENCE;
+}
+
+/* Tries a file in a child, unless it was found clean before. */
 static int32_t try_once(plugin *p, const choose_options *o, const environment *env, fak_error *e)
 {
     int32_t s = plugin_check(p, e);
-    int keeps = p->path && p->note.there && p->note.klass == FAK_REFERENCE;
     if (s) return s;
+    int keeps = keeps_verdicts(p);
     if (keeps && verdict_is_clean(env->cache, p->path, "")) {
         p->probed = 1;
         return FAK_OK;
@@ -141,7 +147,7 @@ static int32_t open_named(choice *c, const choose_options *o, const environment 
 
 /* ---- a claim with options ---- */
 
-/* "device 0 exact=1 threads=2\n", cut where it is longer; 0, or -1 when cut. */
+/* "device 0 exact=1 threads=2"; 0, or -1 when there is no room for it. */
 static int settings_text(const choice *c, const arg_list *settings, char *text, size_t bytes)
 {
     int n = snprintf(text, bytes, "device %" PRIu32, c->device.index);
@@ -156,10 +162,9 @@ static int32_t prove(choice *c, const choose_options *o, const environment *env,
 {
     const plugin *p = c->device.from;
     char how[2048], why[sizeof e->message];
-    int keeps = p->note.there && p->note.klass == FAK_REFERENCE;
     if (!p->path || !o->settings.count || o->unproven || c->device.facts.klass != FAK_REFERENCE)
         return FAK_OK;
-    keeps = !settings_text(c, &o->settings, how, sizeof how) && keeps;
+    int keeps = keeps_verdicts(p) && !settings_text(c, &o->settings, how, sizeof how);
     if (keeps && verdict_is_clean(env->cache, p->path, how)) return FAK_OK;
     int32_t s = golden_compare(&c->device, &c->host, e);
     if (!s && keeps) verdict_keep(env->cache, p->path, how);

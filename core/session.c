@@ -42,6 +42,7 @@ static uint32_t whole_pages(const program *p)
     return all > UINT32_MAX ? UINT32_MAX : (uint32_t)all;
 }
 
+/* Each slot has whole pages: where the device's are larger than was reckoned, kv is reckoned anew. */
 static int32_t dry_run(session *s, device *dev, device *host, fak_limits *limits, uint32_t flags,
                        fak_error *e)
 {

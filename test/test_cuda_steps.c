@@ -11,6 +11,22 @@
 
 static const char *sim; /* the plugin's file */
 
+/* The plan: rows are appended to kv, and heads of 16 columns that read one kv head attend. */
+static void attention_of(rig *r, uint32_t heads)
+{
+    fak_error e;
+    uint32_t q = rig_input(r, 16 * heads, 0), k = rig_input(r, 16, 0), v = rig_input(r, 16, 0);
+    uint32_t tab = rig_table(r, 16);
+    fak_op append = {.id = FAK_OP_KV_APPEND, .in = {k, v, tab}, .kv_heads = 1};
+    fak_op attend = {
+        .id = FAK_OP_ATTENTION, .in = {q}, .heads = heads, .kv_heads = 1, .scale = 0.25f};
+    append.head_dim = append.rot_dim = attend.head_dim = 16;
+    rig_op(r, append);
+    rig_op(r, attend);
+    assert_int_equal(rig_ready(r, &e), FAK_OK);
+    assert_true(r->taken);
+}
+
 /* Rows 8 and 9 are queries of one block, and of two spans that are both tiled. */
 static void test_long_spans(void **state)
 {
@@ -23,15 +39,7 @@ static void test_long_spans(void **state)
     backend_open(&b, sim, NULL);
     assert_int_equal(rig_open(&r, &b.dev, FAK_ACT_F32, 28, 3, 64, 21, &e), FAK_OK);
     for (uint32_t i = 0; i < 28; i++) wanted[i] = i;
-    uint32_t q = rig_input(&r, 64, 0), k = rig_input(&r, 16, 0), v = rig_input(&r, 16, 0);
-    uint32_t tab = rig_table(&r, 16);
-    fak_op append = {.id = FAK_OP_KV_APPEND, .in = {k, v, tab}, .kv_heads = 1};
-    fak_op attend = {.id = FAK_OP_ATTENTION, .in = {q}, .heads = 4, .kv_heads = 1, .scale = 0.25f};
-    append.head_dim = append.rot_dim = attend.head_dim = 16;
-    rig_op(&r, append);
-    rig_op(&r, attend);
-    assert_int_equal(rig_ready(&r, &e), FAK_OK);
-    assert_true(r.taken);
+    attention_of(&r, 4);
     for (uint32_t turn = 0; turn < 3; turn++) {
         fak_span now[3];
         for (uint32_t i = 0; i < 3; i++) now[i] = span[i], now[i].first = turn * span[i].rows;
@@ -64,15 +72,7 @@ static void test_long_context(void **state)
     (void)state;
     backend_open(&b, sim, NULL);
     assert_int_equal(rig_open(&r, &b.dev, FAK_ACT_F32, 256, 1, 2432, 22, &e), FAK_OK);
-    uint32_t q = rig_input(&r, 32, 0), k = rig_input(&r, 16, 0), v = rig_input(&r, 16, 0);
-    uint32_t tab = rig_table(&r, 16);
-    fak_op append = {.id = FAK_OP_KV_APPEND, .in = {k, v, tab}, .kv_heads = 1};
-    fak_op attend = {.id = FAK_OP_ATTENTION, .in = {q}, .heads = 2, .kv_heads = 1, .scale = 0.25f};
-    append.head_dim = append.rot_dim = attend.head_dim = 16;
-    rig_op(&r, append);
-    rig_op(&r, attend);
-    assert_int_equal(rig_ready(&r, &e), FAK_OK);
-    assert_true(r.taken);
+    attention_of(&r, 2);
     for (uint32_t first = 0; first < 2304; first += 256)
         must_step(&r, &(fak_span){0, 0, 256, first}, 256);
     must_step(&r, &(fak_span){0, 0, 1, 2304}, 1);

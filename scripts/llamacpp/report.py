@@ -75,13 +75,14 @@ def grid(items):
     """Markdown: a row for a file and a number of threads, a column for a phase; ours / peer."""
     phases = list(dict.fromkeys(name_of(i) for i in items))
     units = {name_of(i): {"bytes": "MB"}.get(i["unit"], i["unit"]) for i in items}
-    at = {(i["file"], i["threads"], name_of(i)): i for i in items}
     yield "| file | threads | " + " | ".join(f"{p}, {units[p]}" for p in phases) + " |"
     yield "|---|--:|" + "---|" * len(phases)
-    for file, threads in dict.fromkeys((i["file"], i["threads"]) for i in items):
-        found = [at.get((file, threads, p)) for p in phases]
-        cells = [file.removesuffix(".gguf").replace("|", "\\|"), str(threads)]
-        yield "| " + " | ".join(cells + [cell(i) if i else "-" for i in found]) + " |"
+    rows = {}
+    for i in items:
+        rows.setdefault((short(i), str(i["threads"])), {})[name_of(i)] = cell(i)
+    for (file, threads), found in rows.items():
+        cells = [file.replace("|", "\\|"), threads, *(found.get(p, "-") for p in phases)]
+        yield "| " + " | ".join(cells) + " |"
 
 
 def table(items):
