@@ -129,12 +129,18 @@ static void show_capacity(void *self, const program *p)
 {
     const run *r = self;
     const capacity host = capacity_of_host(p), own = capacity_of_device(p);
+    const session_options o = cmd_input_session(&r->in);
+    uint32_t rows = session_limits(&r->in.model, &r->choice.device, &o).rows;
     if (r->backend.quiet) return;
     fprintf(stderr, "fakrun: ");
     capacity_print(&host, stderr);
-    if (!own.needed) return;
-    fprintf(stderr, "fakrun: on the device: ");
-    capacity_print(&own, stderr);
+    if (own.needed) {
+        fprintf(stderr, "fakrun: on the device: ");
+        capacity_print(&own, stderr);
+    }
+    if (p->limits.rows < rows)
+        fprintf(stderr, "fakrun: %" PRIu32 " rows a step, not %" PRIu32 ": so the context fits\n",
+                p->limits.rows, rows);
 }
 
 static int32_t open_sampler(run *r, fak_error *e)

@@ -7,6 +7,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+enum { ROWS = 128, FEWEST_ROWS = 16 }; /* of a step, where nobody says how many */
+
 static uint32_t at_least(uint32_t value, uint32_t otherwise)
 {
     return value ? value : otherwise;
@@ -15,7 +17,7 @@ static uint32_t at_least(uint32_t value, uint32_t otherwise)
 fak_limits session_limits(const model *m, const device *dev, const session_options *o)
 {
     uint32_t context = at_least(o->context, m->context), slots = at_least(o->slots, 1);
-    uint32_t rows = at_least(o->rows, 128), wanted = at_least(o->wanted, 1);
+    uint32_t rows = at_least(o->rows, ROWS), wanted = at_least(o->wanted, 1);
     if (rows > context) rows = context;
     if (wanted > rows) wanted = rows;
     return (fak_limits){.struct_size = sizeof(fak_limits),
@@ -43,8 +45,8 @@ static uint32_t whole_pages(const program *p)
 }
 
 /* Each slot has whole pages: where the device's are larger than was reckoned, kv is reckoned anew. */
-static int32_t dry_run(session *s, device *dev, device *host, fak_limits *limits, uint32_t flags,
-                       fak_error *e)
+static int32_t reckon(session *s, device *dev, device *host, fak_limits *limits, uint32_t flags,
+                      fak_error *e)
 {
     int32_t rc = program_prepare(&s->program, dev, host, s->m, limits, flags | FAK_DRY_RUN, e);
     if (!rc && limits->kv_tokens < whole_pages(&s->program)) {
@@ -52,6 +54,37 @@ static int32_t dry_run(session *s, device *dev, device *host, fak_limits *limits
         program_close(&s->program);
         rc = program_prepare(&s->program, dev, host, s->m, limits, flags | FAK_DRY_RUN, e);
     }
+    return rc;
+}
+
+/* Fewer rows a step, from what the device says would fit: what it names where all of kv fits with it, else
+ * half of the rows.  0: no fewer. */
+static int take_fewer(fak_limits *limits, const fak_report *r)
+{
+    int named = r->fit_kv_tokens >= limits->kv_tokens && r->fit_rows < limits->rows;
+    if (!r->fit_rows || (!named && limits->rows <= FEWEST_ROWS)) return 0;
+    limits->rows = named ? r->fit_rows : limits->rows / 2;
+    uint32_t wanted = named ? r->fit_wanted : limits->rows;
+    if (limits->wanted > wanted) limits->wanted = wanted;
+    limits->step_bytes = step_bytes(limits->rows, limits->wanted, limits->slots);
+    return limits->wanted != 0;
+}
+
+/* Where the rows of a step are ours to choose, a device that lacks memory gets fewer before it is refused;
+ * then the context that would fit is told. */
+static int32_t dry_run(session *s, device *dev, device *host, fak_limits *limits,
+                       const session_options *o, fak_error *e)
+{
+    int32_t rc = reckon(s, dev, host, limits, o->flags, e);
+    const fak_error first = *e;
+    const fak_report *r = &s->program.report[SIDE_DEVICE];
+    while (rc == STATUS_REFUSED && !o->rows && take_fewer(limits, r)) {
+        program_close(&s->program);
+        rc = reckon(s, dev, host, limits, o->flags, e);
+    }
+    if (rc == STATUS_REFUSED && r->fit_rows && r->fit_kv_tokens < limits->kv_tokens)
+        status_set(e, rc, "%s; the largest context that fits is %" PRIu32, first.message,
+                   r->fit_kv_tokens / limits->slots);
     return rc;
 }
 
@@ -65,7 +98,7 @@ int32_t session_open(session *s, const model *m, device *dev, device *host,
         return status_set(e, STATUS_REFUSED,
                           "a context of %" PRIu32 "; the model was opened for %" PRIu32,
                           limits.context, m->context);
-    int32_t rc = dry_run(s, dev, host, &limits, options->flags, e);
+    int32_t rc = dry_run(s, dev, host, &limits, options, e);
     if (!rc && options->on_capacity) options->on_capacity(self, &s->program);
     if (rc || (rc = capacity_check(&s->program, e)) || (rc = program_commit(&s->program, e)) ||
         (rc = program_load(&s->program, progress, self, e)) ||

@@ -8,7 +8,8 @@
 
 typedef struct session_options {
     uint32_t context, slots;  /* positions of a sequence; sequences.  0 = the model's; 1 */
-    uint32_t rows, wanted;    /* most rows, and rows with answers, of a step.  0 = 128; 1 */
+    /* Most rows, and rows with answers, of a step.  0 = 128, or fewer where only that fits; 1 */
+    uint32_t rows, wanted;
     uint32_t kv_dtype;        /* 0 = F32 */
     uint32_t act;             /* enum fak_numerics ACT_*, 0 = what fits (program_default_act) */
     uint32_t flags;           /* enum fak_prepare_flags */

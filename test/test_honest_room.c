@@ -160,6 +160,67 @@ static void test_session_fills_every_slot(void **state)
     engine_close(&g);
 }
 
+/* What a session of so many rows takes of the device; 0 rows: as it chooses. */
+static fak_report session_report(uint32_t rows)
+{
+    engine g;
+    session s;
+    fak_error e = {0};
+    engine_begin(&g, "tiny-q4_1.gguf", "honest", NULL);
+    if (session_open(&s, &g.tiny.model, &g.backend.dev, &g.backend.host,
+                     &(session_options){.rows = rows}, NULL, NULL, &e))
+        fail_msg("%s", e.message);
+    fak_report r = s.program.report[SIDE_DEVICE];
+    session_close(&s);
+    engine_close(&g);
+    return r;
+}
+
+/* Opens a session on a device of so many bytes; of a good one answers the rows, and runs it. */
+static uint32_t rows_within(uint64_t bytes, const session_options *o, fak_error *e)
+{
+    engine g;
+    session s;
+    uint32_t token[100], slot, id;
+    open_sized(&g, bytes);
+    int32_t rc = session_open(&s, &g.tiny.model, &g.backend.dev, &g.backend.host, o, NULL, NULL, e);
+    uint32_t rows = rc ? 0 : s.program.limits.rows;
+    engine_tokens(&g, 3, token, 100);
+    if (!rc && (kv_take(&s.kv, &slot, e) ||
+                session_feed(&s, slot, token, o->context ? 9 : 100, FAK_WANT_ARGMAX, 0, &id, e)))
+        fail_msg("%s", e->message);
+    if (rc) assert_int_equal(rc, STATUS_REFUSED);
+    session_close(&s);
+    engine_close(&g);
+    return rows;
+}
+
+/* A session that chooses its rows takes fewer on a device without memory for many; one that is told how
+ * many does not, and is refused.  Without room for kv the context is told that fits, and it does. */
+static void test_session_takes_fewer_rows(void **state)
+{
+    (void)state;
+    fak_error e = {0};
+    const session_options chooses = {0}, told = {.rows = 128};
+    const fak_report most = session_report(0), few = session_report(32), least = session_report(16);
+    assert_int_equal(rows_within(device_bytes(&most), &chooses, &e), 128);
+    assert_int_equal(rows_within(device_bytes(&most) - 64, &chooses, &e), 64);
+    assert_int_equal(rows_within(device_bytes(&few), &chooses, &e), 32);
+    assert_int_equal(rows_within(device_bytes(&least), &chooses, &e), 16);
+    assert_int_equal(rows_within(device_bytes(&least), &told, &e), 0);
+    assert_int_equal(rows_within(device_bytes(&least) - 64, &chooses, &e), 0);
+    assert_message(&e, "takes");
+    const char *named = strstr(e.message, "the largest context that fits is ");
+    if (!named) fail_msg("%s", e.message);
+    uint32_t context =
+        (uint32_t)strtoul(named + strlen("the largest context that fits is "), NULL, 10);
+    assert_in_range(context, 16, 127);
+    assert_in_range(
+        rows_within(device_bytes(&least) - 64, &(session_options){.context = context}, &e), 1, 16);
+    assert_int_equal(rows_within(4096, &chooses, &e), 0);
+    assert_null(strstr(e.message, "the largest context"));
+}
+
 /* Rows of kv read, written into another slot, and gone on with. */
 static void test_kv_rows(void **state)
 {
@@ -278,6 +339,7 @@ int main(void)
         cmocka_unit_test(test_fit_fits),
         cmocka_unit_test(test_pages),
         cmocka_unit_test(test_session_fills_every_slot),
+        cmocka_unit_test(test_session_takes_fewer_rows),
         cmocka_unit_test(test_kv_rows),
         cmocka_unit_test(test_borrowed_weights),
         cmocka_unit_test(test_weights_go_and_come),
