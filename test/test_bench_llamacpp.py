@@ -22,7 +22,7 @@ sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "scripts/bench-llamacpp"
 sys.path.insert(0, str(SCRIPT.parent))
-from llamacpp import children, install, report, rounds  # noqa: E402
+from llamacpp import children, install, others, report, rounds  # noqa: E402
 from llamacpp.children import Stop  # noqa: E402
 
 loader = importlib.machinery.SourceFileLoader("bench_llamacpp", str(SCRIPT))
@@ -131,17 +131,19 @@ class Page(unittest.TestCase):
         self.assertEqual(list(report.noise_lines(self.items[:1])), [])
 
     def test_a_machine_that_is_not_quiet(self):
-        for start, end, own, quiet in ((0.2, 2.3, 2, True), (0.6, 2, 2, False), (0, 2.6, 2, False),
-                                       (4, 7, 2, False), (0, 3.2, 3, True)):
-            self.assertEqual(report.is_quiet(start, end, own), quiet)
-            self.assertEqual(len(list(report.load_line(start, end, own))), not quiet)
-        self.assertIn("4.00 before, 7.00 after, 2 of it ours", next(report.load_line(4, 7, 2)))
+        before = {"wall": 10.0, "own": 3.0, "busy": 1000, "stolen": 50}
+        for own, busy, stolen, taken in ((20, 2000, 0, (0, 0)), (20, 2050, 0, (0.05, 0)),
+                                         (20, 3000, 30, (1, 0.03)), (20, 1990, 0, (0, 0))):
+            after = {"wall": 20.0, "own": 3.0 + own, "busy": 1000 + busy, "stolen": 50 + stolen}
+            for got, want in zip(others.cores(before, after, 100), taken):
+                self.assertAlmostEqual(got, want)
+        self.assertIn("took 1.00 cores, the hypervisor 0.03", next(others.warning((1, 0.03))))
         with tempfile.TemporaryDirectory() as room:
-            for load, quiet in (((0, 2, 2), True), ((4, 7, 2), False)):
+            for taken, quiet in (((0.04, 0.05), True), ((0.04, 0.08), False), ((0.3, 0), False)):
                 a = script.parse(["--json", room + "/j", "--plot", room + "/p"])
                 with unittest.mock.patch("builtins.print") as out, \
                         unittest.mock.patch.object(install, "say"):
-                    script.tell(a, ["- date", "- machine", "- load", "- ours", "- peer"], load,
+                    script.tell(a, ["- date", "- machine", "- others", "- ours", "- peer"], taken,
                                 self.items, [], [])
                 told = [i["quiet"] for i in json.loads(pathlib.Path(room, "j").read_text())]
                 self.assertEqual(told, [quiet] * len(self.items))

@@ -3,7 +3,6 @@ import statistics
 from xml.sax.saxutils import escape
 
 LESS_IS_BETTER = {"load", "ttft", "rss"}
-QUIET = 0.5  # load average before and, beyond our own threads, after; with more others ran
 NOISY = 1.5  # highest ratio / lowest: what has more says little
 NAMES = {"load": "load", "ttft": "load and first token", "rss": "peak memory"}
 
@@ -39,19 +38,6 @@ def name_of(i):
     if i["phase"] == "batch8":
         return f"batch {i['batch']} x {i['tokens']}"
     return NAMES.get(i["phase"], i["phase"])
-
-
-def is_quiet(start, end, own):
-    """Load averages, and how many threads were ours."""
-    return start <= QUIET and end <= own + QUIET
-
-
-def load_line(start, end, own):
-    """Steady work of others is in no spread, and takes more from the peer, whose threads spin."""
-    if not is_quiet(start, end, own):
-        yield (f"- **the machine was not quiet** (load average {start:.2f} before, {end:.2f} "
-               f"after, {own} of it ours): these ratios are no result, above all with several "
-               "threads")
 
 
 def short(i):
