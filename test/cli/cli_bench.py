@@ -57,6 +57,11 @@ class Bench(Case):
         small = ["-m", model("tiny-f32"), "--backend-path", HONEST, "-o", "memory=10000"]
         for args in (["-p", "x", *small], ["bench", "--no-gate", *SMALL, *small]):
             self.refused(2, args, "takes", "10000 are free")
+        takes = int(re.search(r"takes (\d+) bytes", self.refused(2, ["-p", "x", *small], "").err)[1])
+        for less, tells in ((0, False), (64, True)):
+            tight = [*small[:-1], f"memory={takes - less}"]
+            said = self.fine("-p", "x", "-n", "2", *tight)
+            self.assertEqual("64 rows a step, not 128: so the context fits" in said.err, tells, said.err)
 
     def test_the_line(self):
         self.refused(2, ["bench"], "no model is given")
