@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""test_mutants - the list of test/mutants.py fits the tree: none is stale, and none of the barriers and
+"""test_mutants - the lists of test/mutants*.py fit the tree: none is stale, and none of the barriers and
 masks of plugins/cuda is without one.  (scripts/mutate plants them.)"""
 import collections
 import pathlib
 import re
-import runpy
 import unittest
 
+from mutants import MUTANTS
+from mutants_cuda import KERNELS, races_in
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LIST = runpy.run_path(str(ROOT / "test/mutants.py"))
 SYNCHRONISES = re.compile(r"\b__\w*(?:sync|shfl|ballot|barrier|fence|vote|match|reduce)\w*")
 
 
@@ -19,25 +20,25 @@ def without_comments(text):
 
 def unseen(text):
     """Whatever makes threads wait for each other and has no mutant."""
-    places = LIST["races_in"](text)[1]
+    places = races_in(text)[1]
     return [m[0] for m in SYNCHRONISES.finditer(without_comments(text)) if m.start() not in places]
 
 
 class Mutants(unittest.TestCase):
     def test_none_is_stale(self):
         texts = {}
-        for m in LIST["MUTANTS"]:
+        for m in MUTANTS:
             text = texts.setdefault(m["file"], (ROOT / m["file"]).read_text())
             self.assertEqual(text.count(m["old"]), 1, m["name"])
             self.assertNotEqual(m["old"], m["new"], m["name"])
 
     def test_names_differ(self):
-        names = collections.Counter(m["name"] for m in LIST["MUTANTS"])
+        names = collections.Counter(m["name"] for m in MUTANTS)
         self.assertEqual([n for n, count in names.items() if count > 1], [])
 
     def test_every_barrier_has_one(self):
-        files = sorted((ROOT / LIST["KERNELS"]).iterdir())
-        found = sum(len(LIST["races_in"](path.read_text())[1]) for path in files)
+        files = sorted((ROOT / KERNELS).iterdir())
+        found = sum(len(races_in(path.read_text())[1]) for path in files)
         self.assertGreater(found, 25)
         for path in files:
             self.assertEqual(unseen(path.read_text()), [], path.name)
