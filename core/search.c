@@ -12,6 +12,9 @@
 #ifndef FAK_BACKEND_FOLDER
 #define FAK_BACKEND_FOLDER "/usr/local/lib/fak/backends"
 #endif
+#ifndef FAK_LIBDIR
+#define FAK_LIBDIR "lib"
+#endif
 enum { PATH_BYTES = 4096 };
 
 int search_name_of(const char *path, char name[SEARCH_NAME_MAX + 1])
@@ -114,19 +117,25 @@ static int32_t add_path(search *s, const char *path, fak_error *e)
     return rc;
 }
 
-/* PREFIX/bin/fakrun -> PREFIX/lib/fak/backends */
+/* PREFIX/bin/fakrun -> PREFIX/LIBDIR/fak/backends, PREFIX/lib/fak/backends: an installed tree may be moved. */
 static int32_t add_beside(search *s, fak_error *e)
 {
-    char path[PATH_BYTES + 32];
+    static const char *const libdirs[] = {FAK_LIBDIR, "lib"};
+    char path[PATH_BYTES + sizeof FAK_LIBDIR + 32];
+    int32_t rc = FAK_OK;
     if (port_executable(path, PATH_BYTES)) return FAK_OK;
     for (int up = 0; up < 2; up++) {
         char *slash = strrchr(path, '/');
         if (!slash) return FAK_OK;
         *slash = 0;
     }
-    strcat(path, "/lib/fak/backends");
-    if (!strcmp(path, FAK_BACKEND_FOLDER)) return FAK_OK;
-    return add_folder(s, path, strlen(path), "", e);
+    size_t prefix = strlen(path);
+    for (int i = 0; !rc && i < 2; i++) {
+        snprintf(path + prefix, sizeof path - prefix, "/%s/fak/backends", libdirs[i]);
+        if (strcmp(path, FAK_BACKEND_FOLDER) && (!i || strcmp(libdirs[0], libdirs[1])))
+            rc = add_folder(s, path, strlen(path), "", e);
+    }
+    return rc;
 }
 
 int32_t search_run(search *s, const char *path, int trusted, fak_error *e)

@@ -23,7 +23,7 @@ typedef struct search { /* zero-initialise */
 enum { SEARCH_NAME_MAX = 63 };
 
 /* path: the value of FAK_PLUGIN_PATH or NULL.  Then the compiled-in folder, then
- * ../lib/fak/backends beside the real path of the executable.  Not recursive; never the working
+ * ../LIBDIR/fak/backends and ../lib/fak/backends beside the real path of the executable.  Not recursive; never the working
  * directory; a file that is not named fak-backend-[a-z0-9-]+.so is not looked at.  Unless trusted, files
  * and folders must belong to root or to this user and not be writable by all. */
 int32_t search_run(search *s, const char *path, int trusted, fak_error *e);
