@@ -213,9 +213,13 @@ static void consider(choice *c, const plugin *p, uint32_t index, int *best, char
         snprintf(why, 128, "%.127s", e.message);
         return;
     }
+    const uint32_t acts = FAK_ACT_F32 |
+                          FAK_ACT_Q8; /* as the reference has: a choice changes no text */
     int r = rank(p, &d.info), same = c->device.handle && !strcmp(c->device.info.id, d.info.id);
     if (d.facts.klass != FAK_REFERENCE)
         snprintf(why, 128, "class approx with its default options; name it to use it");
+    else if ((d.facts.numerics & acts) != acts)
+        snprintf(why, 128, "it lacks F32 or Q8 activations, and other ones give other text");
     else if (r <= 0)
         snprintf(why, 128, "a device imitated in software; name it to use it");
     else if (r <= *best)

@@ -60,6 +60,7 @@ class Wrong(unittest.TestCase):
             self.assertEqual(said.returncode, 0, said.stderr)
             self.assertEqual(said.stdout, alone.stdout)
             self.assertIn(b"backend cpu-ref (reference;", said.stderr)
+            self.assertIn(b"; not f32-only: it lacks F32 or Q8 activations", said.stderr)
 
     def test_each_is_listed_with_its_reason(self):
         said = run("backends", "-v", "--json", "--probe-seconds", str(SECONDS), FAK_PLUGIN_PATH=WRONG)

@@ -313,6 +313,7 @@ static int32_t open_device(uint32_t index, const fak_setting *set, uint32_t n, f
     if (IS(ffn_silent)) f->caps &= ~(uint32_t)FAK_CAP_FUSED_FFN;
     if (IS(capacity_silent)) f->caps &= ~(uint32_t)FAK_CAP_CAPACITY_PROBE;
     if (IS(note_class)) f->klass = FAK_APPROX;
+    if (IS(f32_only)) f->numerics &= ~(uint32_t)FAK_ACT_Q8;
     *its_facts = f;
     return FAK_OK;
 }
@@ -340,13 +341,13 @@ static const void *get_ext(fak_device *d, const char *name)
     return IS(memory_silent) ? NULL : in->get_ext(d, name);
 }
 
-/* A device that is never picked by itself: those that can be lived with would be. */
+/* A device of a kind that is never picked by itself: those that can be lived with would be. */
 static int32_t device_info(uint32_t index, const fak_setting *set, uint32_t n, fak_device_info *out,
                            fak_error *e)
 {
     fak_device_info mine = {.struct_size = sizeof mine};
     int32_t s = in->device_info(index, set, n, &mine, e);
-    mine.kind = FAK_SOFTWARE;
+    mine.kind = IS(f32_only) ? FAK_DISCRETE : FAK_SOFTWARE;
     if (!s) fak_put(out, &mine, sizeof mine);
     return s;
 }

@@ -66,7 +66,9 @@ enum wrong_stage {      /* the first that must catch it */
           "of minor 99: tables and elements of arrays have grown")                                 \
     WRONG(huge_sizes, "huge-sizes", STAGE_FINE, 0, "", "struct_size says 2^31 in table and facts") \
     WRONG(fault_good, "fault-good", STAGE_FINE, 0, "", "the honest build of handshake.c; not run") \
-    WRONG(short_facts, "short-facts", STAGE_OPEN, 0, "neither ops nor run",                        \
+    WRONG(f32_only, "f32-only", STAGE_FINE, 0, "",                                                 \
+          "a card of class Reference without Q8: never picked, for the text would be another")     \
+    WRONG(short_facts, "short-facts", STAGE_OPEN, 0, "described in 16 bytes",                      \
           "facts that end before the op table")                                                    \
     /* manners that the host can bear */                                                           \
     WRONG(clash, "clash", STAGE_FINE, 0, "", "exports functions named as the host's")              \
