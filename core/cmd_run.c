@@ -48,7 +48,7 @@ static const char examples[] =
     "  fakrun -m model.gguf -p Hello --json --logprobs 5\n"
     "  fakrun -m model.gguf -p Hello --backend cpu-ref -o fused=1\n"
     "  fakrun -m model.gguf -p Hello --backend-path ./fak-backend-x.so --require-reference\n\n"
-    "commands: fakrun backends, bench, bisect, inspect, tokenize; each has --help\n";
+    "commands: fakrun backends, bench, bisect, inspect, opcheck, tokenize; each has --help\n";
 
 /* What no single option can tell. */
 static int32_t check_asked(run *r, const char *usage, fak_error *e)
@@ -125,7 +125,7 @@ static int32_t show_loading(void *self, uint64_t done)
     return cmd_interrupted ? FAK_E_CANCELLED : FAK_OK;
 }
 
-static void show_capacity(void *self, const program *p)
+static void show_prepared(void *self, const program *p)
 {
     const run *r = self;
     const capacity host = capacity_of_host(p), own = capacity_of_device(p);
@@ -138,6 +138,11 @@ static void show_capacity(void *self, const program *p)
         fprintf(stderr, "fakrun: on the device: ");
         capacity_print(&own, stderr);
     }
+    if (!r->in.act && r->in.model.blocks && p->limits.numerics & FAK_ACT_F32)
+        fprintf(stderr,
+                "fakrun: activations in F32: backend %s offers no Q8, the default beside block "
+                "weights; --act f32 asks others for the same\n",
+                r->choice.device.from->name);
     if (p->limits.rows < rows)
         fprintf(stderr, "fakrun: %" PRIu32 " rows a step, not %" PRIu32 ": so the context fits\n",
                 p->limits.rows, rows);
@@ -159,7 +164,7 @@ static int32_t open_all(run *r, const environment *env, fak_error *e)
     double start = port_seconds();
     session_options o = cmd_input_session(&r->in);
     int32_t s;
-    o.on_capacity = show_capacity;
+    o.on_capacity = show_prepared;
     if ((s = choose_open(&r->choice, &r->backend, env, e)) ||
         (r->reference && (s = gate_require_reference(&r->choice.device, e))) ||
         (s = cmd_input_open(&r->in, e)))
