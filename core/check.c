@@ -39,11 +39,11 @@ void check_begin(check *c, enum check_rung rung, const char *what, const char *d
     if (c->on_stage) c->on_stage(c->self, stage);
 }
 
-void check_goes_on(const check *c, uint64_t n)
+void check_goes_on(const check *c, const char *part)
 {
-    char stage[200];
-    snprintf(stage, sizeof stage, "R%d %s, %s, number %" PRIu64, (int)c->row.rung, c->row.what,
-             c->row.detail, n);
+    char stage[240];
+    snprintf(stage, sizeof stage, "R%d %s, %s%s%s", (int)c->row.rung, c->row.what, c->row.detail,
+             c->row.detail[0] ? ", " : "", part);
     if (c->on_stage) c->on_stage(c->self, stage);
 }
 

@@ -41,7 +41,8 @@ typedef struct check {
     device dev;
     check_row row;             /* in the making */
     uint32_t count[CHECK_RUNGS][CHECK_VERDICTS];
-    uint8_t taken[EXEC_IDS];   /* ops of which some case passed in check_ops */
+    uint8_t taken[EXEC_IDS];   /* ops of which some case passed in check_ops, and of which one failed */
+    uint8_t failed[EXEC_IDS];
     const char *stopped;       /* why no more can be asked of the device; NULL: it can */
 } check;
 
@@ -54,8 +55,8 @@ void check_end(check *c, enum check_verdict verdict, const char *sentence);
 void check_answer(check *c, int32_t s, const fak_error *e);
 /* What a case adds to the check in the making. */
 void check_add(check *c, const gate_figures *f);
-/* Says that the check in the making goes on, at its number n: a part of it took time. */
-void check_goes_on(const check *c, uint64_t n);
+/* Says that the check in the making goes on with a part, which has a time limit of its own. */
+void check_goes_on(const check *c, const char *part);
 uint64_t check_seed(const check *c, uint64_t of); /* of a part of the work; never 0 */
 /* The act modes that the device offers, one after another from 0: 0 ends. */
 uint32_t check_next_act(const check *c, uint32_t after);

@@ -128,6 +128,13 @@ static int32_t loses(check *c, uint64_t k, fak_error *e)
                       k, (n[CYCLES] - n[0]) / CYCLES);
 }
 
+static void goes_on_at(const check *c, uint64_t number)
+{
+    char part[32];
+    snprintf(part, sizeof part, "number %" PRIu64, number);
+    check_goes_on(c, part);
+}
+
 static void check_host_memory(check *c)
 {
     fak_error e;
@@ -144,7 +151,7 @@ static void check_host_memory(check *c)
         return;
     }
     for (uint64_t k = 1, failed = 1; !s && k < PLACES; k++) {
-        check_goes_on(c, k);
+        goes_on_at(c, k);
         s = fail_allocation(c, k, &failed, &e);
         if (!failed) break;
         c->row.cases++;
@@ -209,7 +216,7 @@ static void check_fault(check *c, const fault *f)
     if (!s) s = check_open(c, NULL, NULL, &e);
     if (!s) s = generate(c, &g, right, &e);
     for (uint32_t k = 1; !s && reached && k < PLACES; k++) {
-        check_goes_on(c, k);
+        goes_on_at(c, k);
         s = fail_device(c, f, &g, right, k, &reached, &e);
         c->row.cases += (uint32_t)reached;
     }

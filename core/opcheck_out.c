@@ -177,7 +177,7 @@ static void print_row(const json_t *row, FILE *out)
     const char *detail = text(row, "detail"), *reason = text(row, "reason");
     fprintf(out, "   %-7s  %s%s%s", text(row, "verdict"), text(row, "check"), *detail ? ", " : "",
             detail);
-    print_figures(row, out);
+    if (strcmp(text(row, "verdict"), "FAIL")) print_figures(row, out); /* a reason has its own */
     fprintf(out, "%s%s\n", *reason ? ": " : "", reason);
 }
 
@@ -209,6 +209,20 @@ static void print_rung(const opcheck_result *r, int rung, int all, FILE *out)
     }
 }
 
+/* Later rungs rest on earlier ones: of many failures the first is where to begin. */
+static void print_first(const opcheck_result *r, FILE *out)
+{
+    const json_t *row;
+    size_t i;
+    json_array_foreach(r->checks, i, row)
+    {
+        if (strcmp(text(row, "verdict"), "FAIL")) continue;
+        fprintf(out, "begin with the first: %s %s%s%s\n", text(row, "rung"), text(row, "check"),
+                *text(row, "detail") ? ", " : "", text(row, "detail"));
+        return;
+    }
+}
+
 void opcheck_print(const opcheck_result *r, int all, FILE *out)
 {
     const json_t *of = json_object_get(r->evidence, "plugin"),
@@ -224,6 +238,7 @@ void opcheck_print(const opcheck_result *r, int all, FILE *out)
         passed += r->count[i][CHECK_PASS];
         abstained += r->count[i][CHECK_ABSTAIN];
     }
+    if (r->failed > 1) print_first(r, out);
     fprintf(out,
             "%s%s: %" PRIu32 " checks failed, %" PRIu32 " passed, %" PRIu32
             " abstained; %.1f s, seed %" JSON_INTEGER_FORMAT "\n",

@@ -128,6 +128,9 @@ class Case(unittest.TestCase):
         if stage in ("NOTE", "LIBRARY", "HANDSHAKE", "OPEN") and name != "note-class":
             found = [f for f in found if f.startswith("R0 ")]
         self.assertTrue(part and found, what)
+        first = next(c for c in said.checks if c["verdict"] == "FAIL")
+        begin = f"begin with the first: {first['rung']} {first['check']}"
+        self.assertEqual(begin in said.out, len(failed) > 1, what)
 
     def assert_found(self, names):
         for (path, *_), said in self.all_of([[file_of(n)] for n in names]):
@@ -161,9 +164,16 @@ class Quick(Case):
         said = self.run_it(file_of("op-sigsegv"))
         last = said.checks[-1]
         self.assertEqual((last["rung"], last["check"], last["detail"], last["reason"]),
-                         ("R1", "matmul", "f32", "it crashed (SIGSEGV)"))
+                         ("R1", "matmul", "f32, matrix [1, 32]", "it crashed (SIGSEGV)"))
         self.assertEqual(said.verdict("open"), "PASS")
-        self.assertIn("FAIL     matmul, f32: it crashed (SIGSEGV)", said.out)
+        self.assertIn("FAIL     matmul, f32, matrix [1, 32]: it crashed (SIGSEGV)", said.out)
+
+    def test_listed_and_never_taken(self):
+        said = self.run_it(HONEST, "-o", "leave=2", "--rungs", "1")
+        self.assertEqual(said.told("FAIL"), [])
+        self.assertIn("R1 taken, what it lists: it lists rmsnorm, and leaves every case of it to the host",
+                      said.told("ABSTAIN"))
+        self.assertEqual(self.run_it(HONEST, "--rungs", "1").verdict("taken"), "PASS")
 
     def test_hang(self):
         said = self.run_it(file_of("entry-hang"))
