@@ -208,6 +208,13 @@ int32_t device_open(device *d, const plugin *p, uint32_t index, const fak_settin
                                           : "its device opened without its facts");
     }
     fak_take(&d->facts, sizeof d->facts, theirs);
+    if (theirs->struct_size < offsetof(fak_opened, bound) + sizeof theirs->bound) {
+        device_close(d);
+        return status_set(e, STATUS_REFUSED,
+                          "backend %s: what it opened is described in %" PRIu32
+                          " bytes (struct_size); this host needs %zu",
+                          p->name, theirs->struct_size, sizeof *theirs);
+    }
     const char *why = changed ? "opening its device changes the floating-point mode" : NULL;
     if (!why) why = unknown_bits(d);
     if (!why) why = bad_entry(d);

@@ -179,7 +179,8 @@ int32_t plugin_check(plugin *p, fak_error *e)
     if (!p->path || p->checked) return FAK_OK;
     if (elfnote_read(&p->note, p->path, &told)) return refuse(p, e, told.message);
     if (p->note.there && strcmp(p->note.backend, p->name)) {
-        snprintf(why, sizeof why, "its note calls it %.32s", p->note.backend);
+        snprintf(why, sizeof why, "its note calls it %.32s; its file's name says %.63s",
+                 p->note.backend, p->name);
         return refuse(p, e, why);
     }
     cpu_look(&cpu);
@@ -221,9 +222,12 @@ static const char *missing_slot(const fak_backend *b)
     if (!b->name || !b->version || !b->vendor) return "its table has no name, version or vendor";
     if (!b->device_info) return "its table has no device_info";
     if (!b->open) return "its table has no open";
-    if (!b->prepare || !b->release) return "its table has no prepare or no release";
-    if (!b->load || !b->begin) return "its table has no load or no begin";
-    if (!b->read || !b->write) return "its table has no read or no write";
+    if (!b->prepare) return "its table has no prepare";
+    if (!b->release) return "its table has no release";
+    if (!b->load) return "its table has no load";
+    if (!b->begin) return "its table has no begin";
+    if (!b->read) return "its table has no read";
+    if (!b->write) return "its table has no write";
     if (b->ops && (!b->op || b->op_stride < sizeof(fak_op_entry))) return "its op table is not one";
     if (!b->ops && !b->run) return "it has neither ops nor run";
     if (b->options && (!b->option || b->option_stride < sizeof(fak_option)))
@@ -250,7 +254,9 @@ int32_t plugin_load(plugins *all, plugin *p, fak_error *e)
     int changed = !float_mode_ok();
     float_mode_restore(&mode);
     if (p->state == PLUGIN_REFUSED) return s;
-    if (changed) return refuse(p, e, "loading it changes the floating-point mode");
+    if (changed)
+        return refuse(
+            p, e, "loading it changes the floating-point mode (is it linked with -ffast-math?)");
     if (s) {
         told.message[sizeof told.message - 1] = 0;
         snprintf(why, sizeof why, "%s", told.message[0] ? told.message : "it refused to load");
@@ -276,7 +282,8 @@ int32_t plugin_load(plugins *all, plugin *p, fak_error *e)
     const char *missing = missing_slot(&p->api);
     if (missing) return refuse(p, e, missing);
     if (strcmp(p->api.name, p->name)) {
-        snprintf(why, sizeof why, "it calls itself %.63s", p->api.name);
+        snprintf(why, sizeof why, "it calls itself %.63s; its file's name says %.63s", p->api.name,
+                 p->name);
         return refuse(p, e, why);
     }
     p->state = PLUGIN_LOADED;

@@ -56,16 +56,16 @@ class Discovery(unittest.TestCase):
         return next(f["why"] for f in found if f["path"] == self.folder)
 
     def test_modes(self):
-        self.assertEqual(self.other(), ("refused", "its note calls it cpu-ref"))
+        self.assertEqual(self.other(), ("refused", "its note calls it cpu-ref; its file's name says other"))
         os.chmod(self.file, 0o666)
         self.assertEqual(self.other()[0], "refused")
         self.assertIn("everybody may write to it (mode 0666); --trust", self.other()[1])
-        self.assertEqual(self.other("--trust")[1], "its note calls it cpu-ref")
+        self.assertEqual(self.other("--trust")[1], "its note calls it cpu-ref; its file's name says other")
         os.chmod(self.file, 0o644)
         os.chmod(self.folder, 0o777)
         self.assertIsNone(self.other())
         self.assertIn("everybody may write to it (mode 0777)", self.folder_why())
-        self.assertEqual(self.other("--trust")[1], "its note calls it cpu-ref")
+        self.assertEqual(self.other("--trust")[1], "its note calls it cpu-ref; its file's name says other")
         said = self.run_it("-m", self.model, "-p", "x", "--backend", "other",
                            FAK_PLUGIN_PATH=self.folder)
         self.assertEqual(said.returncode, 2)
@@ -77,7 +77,7 @@ class Discovery(unittest.TestCase):
         said = self.run_it(*args)
         self.assertEqual((said.returncode, said.stdout), (2, b""))
         self.assertIn(b"everybody may write to it", said.stderr)
-        self.assertIn(b"its note calls it cpu-ref", self.run_it(*args, "--trust").stderr)
+        self.assertIn(b"its note calls it cpu-ref; its file's name says", self.run_it(*args, "--trust").stderr)
 
     @unittest.skipUnless(ROOT, "needs root and setpriv")
     def test_owners(self):
@@ -85,7 +85,7 @@ class Discovery(unittest.TestCase):
         self.assertIn("it belongs to user 1234, neither to root nor to you", self.other()[1])
         os.chown(self.file, 65534, 65534)
         self.assertIn("it belongs to user 65534", self.other()[1])
-        self.assertEqual(self.other(before=NOBODY)[1], "its note calls it cpu-ref")  # to them it is
+        self.assertEqual(self.other(before=NOBODY)[1], "its note calls it cpu-ref; its file's name says other")  # to them it is
         os.chown(self.folder, 1234, 1234)
         self.assertIn("it belongs to user 1234", self.folder_why())
 
