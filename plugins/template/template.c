@@ -73,7 +73,7 @@ static void choose(fak_program *p, const fak_limits *l, uint32_t *verdict)
     for (uint32_t i = 0; i < p->plan->ops.count; i++) {
         fak_op o = op_of(p, i);
         fak_value w = value_of(p, o.in[1]);
-        if (w.quant_bits || !(READ >> w.dtype & 1)) verdict[i] = FAK_HOST;
+        if (o.in[1] && (w.quant_bits || !(READ >> w.dtype & 1))) verdict[i] = FAK_HOST;
         for (uint32_t j = 0; verdict[i] == FAK_TAKEN && j < 11; j++) {
             uint32_t id = j < 8 ? o.in[j] : o.out[j - 8]; /* 0: absent, of no columns */
             fak_value v = value_of(p, id);
