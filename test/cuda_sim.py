@@ -157,14 +157,15 @@ class Host(unittest.TestCase):
 
     def test_memory(self):
         """What does not fit is refused before work, with both numbers; any allocation may fail."""
-        said = generate("tiny-f32", sim="memory=560000")
-        self.assertIn(said.returncode, (1, 2))
-        self.assertEqual(said.stdout, "")
-        fits = re.search(r"takes \d+ bytes of device memory; 560000 of 560000 are free; kv of \d+ positions",
-                         said.stderr)
+        said = generate("tiny-f32", sim="memory=400000")
+        self.assertEqual((said.returncode, said.stdout), (2, ""))
+        fits = re.search(r"takes \d+ bytes of device memory; 400000 of 400000 are free; .*; the largest context "
+                         r"that fits is (\d+)\n", said.stderr)
         self.assertTrue(fits, said.stderr)
-        said = generate("tiny-f32", "--ctx", "64", sim="memory=560000")
-        self.assertEqual(said.returncode, 0, said.stderr)
+        for more, memory in ((["--ctx", fits[1]], 400000), ([], 560000)):
+            said = generate("tiny-f32", *more, sim=f"memory={memory}")
+            self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertIn("64 rows a step, not 128: so the context fits", said.stderr)
         seen = 0
         for k in range(1, 200):
             said = generate("tiny-f32", "-o", f"fail-alloc={k}", n="2")
