@@ -61,7 +61,8 @@ static int32_t add_folder(search *s, const char *path, size_t bytes, const char 
     return FAK_OK;
 }
 
-static int32_t add_file(search *s, const char *folder, const char *base, int trusted, fak_error *e)
+static int32_t add_file(search *s, search_folder *folder, const char *base, int trusted,
+                        fak_error *e)
 {
     char path[PATH_BYTES];
     search_file *file = realloc(s->file, (s->files + 1) * sizeof *file);
@@ -69,8 +70,14 @@ static int32_t add_file(search *s, const char *folder, const char *base, int tru
     s->file = file;
     file += s->files;
     *file = (search_file){0};
-    if (search_name_of(base, file->name)) return FAK_OK;
-    if (snprintf(path, sizeof path, "%s/%s", folder, base) >= (int)sizeof path) return FAK_OK;
+    if (search_name_of(base, file->name)) {
+        const char *end = strrchr(base, '.');
+        if (end && !strcmp(end, ".so"))
+            snprintf(folder->why, sizeof folder->why,
+                     "%.60s is not looked at: a backend is named fak-backend-NAME.so", base);
+        return FAK_OK;
+    }
+    if (snprintf(path, sizeof path, "%s/%s", folder->path, base) >= (int)sizeof path) return FAK_OK;
     file->path = strdup(path);
     if (!file->path) return status_memory(e, "the list of backends", strlen(path));
     if (!trusted) search_distrust(path, file->why);
@@ -96,7 +103,7 @@ static int32_t list_folder(search *s, uint32_t at, int trusted, fak_error *e)
         return FAK_OK;
     }
     for (struct dirent *entry; !rc && (entry = readdir(dir));)
-        rc = add_file(s, s->folder[at].path, entry->d_name, trusted, e);
+        rc = add_file(s, &s->folder[at], entry->d_name, trusted, e);
     closedir(dir);
     if (s->files > first) qsort(s->file + first, s->files - first, sizeof *s->file, by_name);
     return rc;

@@ -5,7 +5,7 @@
 
 typedef struct search_folder {
     char *path;     /* absolute */
-    char why[128];  /* why nothing is taken from it, or "" */
+    char why[128];  /* why nothing, or not all, is taken from it, or "" */
 } search_folder;
 
 typedef struct search_file {
@@ -22,10 +22,11 @@ typedef struct search { /* zero-initialise */
 
 enum { SEARCH_NAME_MAX = 63 };
 
-/* path: the value of FAK_PLUGIN_PATH or NULL.  Then the compiled-in folder, then
- * ../LIBDIR/fak/backends and ../lib/fak/backends beside the real path of the executable.  Not recursive; never the working
- * directory; a file that is not named fak-backend-[a-z0-9-]+.so is not looked at.  Unless trusted, files
- * and folders must belong to root or to this user and not be writable by all. */
+/* path: the value of FAK_PLUGIN_PATH or NULL.  Then the compiled-in folder, then ../LIBDIR/fak/backends
+ * and ../lib/fak/backends beside the real path of the executable.  Not recursive; never the working
+ * directory; a file that is not named fak-backend-[a-z0-9-]+.so is not looked at, and the folder says so
+ * of a .so.  Unless trusted, files and folders must belong to root or to this user and not be writable by
+ * all. */
 int32_t search_run(search *s, const char *path, int trusted, fak_error *e);
 void search_free(search *s);
 

@@ -294,6 +294,19 @@ static void other_files_are_not_looked_at(void **state)
     run(&s, in_room("f"));
     assert_files(&s, expected, 5);
     search_free(&s);
+    make_folder("g");
+    touch("g/README");
+    touch("g/libacme.so.1");
+    touch("g/fak-backend-x.so");
+    run(&s, in_room("g"));
+    assert_string_equal(s.folder[0].why, "");
+    search_free(&s);
+    touch("g/libacme.so");
+    run(&s, in_room("g"));
+    assert_string_equal(s.folder[0].why, "libacme.so is not looked at: a backend is named "
+                                         "fak-backend-NAME.so");
+    assert_string_equal(s.file[0].name, "x");
+    search_free(&s);
 }
 
 static void many_files(void **state)
