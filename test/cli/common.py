@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -26,6 +27,8 @@ TIMEOUT = 120  # seconds, of a run that should take milliseconds; sanitizers are
 
 if len(sys.argv) < 4:
     sys.exit(__doc__)
+# What a shell starts in the background ignores Ctrl-C, and so would all that is started here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 PROGRAM, PLUGINS, MODELS = (os.path.abspath(a) for a in sys.argv[1:4])
 EMULATOR = shlex.split(os.environ.get("MESON_EXE_WRAPPER", ""))  # where this machine cannot run it
 FAKRUN = [shutil.which(EMULATOR[0]), *EMULATOR[1:], PROGRAM] if EMULATOR else [PROGRAM]
