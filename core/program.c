@@ -45,7 +45,7 @@ static int32_t prepare_side(program *p, enum program_side side, uint32_t flags, 
     *e = (fak_error){.index = FAK_NO_INDEX};
     int32_t s = d->api.prepare(d->handle, p->fused.block, &p->limits, NULL, flags, p->verdict[side],
                                &p->report[side], &handle, e);
-    p->handle[side] = handle;
+    p->handle[side] = s ? NULL : handle; /* nothing was made */
     if (s) {
         s = device_answer(d, s, "prepare", e);
         return is_refusal(s, flags, &p->report[side]) ? (e->code = STATUS_REFUSED) : s;

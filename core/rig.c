@@ -181,7 +181,7 @@ static int32_t prepare(rig *r, uint32_t flags, fak_report *report, fak_error *e)
         api->prepare(r->dev->handle, lent, limits, NULL, flags, r->verdict, report, &handle, e);
     rig_take_back(lent);
     rig_take_back(limits);
-    r->handle = handle;
+    r->handle = s ? NULL : handle; /* nothing was made */
     if (s) return device_answer(r->dev, s, "prepare", e);
     if (!handle != !!(flags & FAK_DRY_RUN))
         return status_set(e, STATUS_GATE,

@@ -143,7 +143,10 @@ static int32_t prepare(fak_device *d, const fak_plan *plan, const fak_limits *li
 {
     fak_report r = {.struct_size = sizeof r};
     *out = NULL;
-    if (is_silent("prepare")) return FAK_E_MEMORY;
+    if (is_silent("prepare")) {
+        *out = (fak_program *)(void *)&counted; /* no program: it failed */
+        return FAK_E_MEMORY;
+    }
     int32_t s = in->prepare(d, plan, limits, weights_of, flags, verdict, &r, out, e);
     if (IS(capacity_liar)) r.flags &= ~(uint32_t)FAK_EXACT;
     if (IS(lying_capacity)) r.scratch_bytes /= 2;
