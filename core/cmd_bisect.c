@@ -289,8 +289,9 @@ static json_t *report(const bisect *b, const fak_error *e)
 {
     const device *d = &b->choice.device;
     const lockstep *l = &b->l;
-    return json_pack("{s:b, s:{s:s, s:s, s:s, s:s}, s:I, s:I, s:I, s:I, s:o, s:o}", "parted",
-                     l->failed, "backend", "name", d->from->name, "device", d->info.id, "class",
+    return json_pack("{s:b, s:{s:s, s:o, s:s, s:s}, s:I, s:I, s:I, s:I, s:o, s:o}", "parted",
+                     l->failed, "backend", "name", d->from->name, "device",
+                     json_out_text(d->info.id, strlen(d->info.id)), "class",
                      device_class_name(d->facts.klass), "kind", device_kind_name(d->info.kind),
                      "steps", (json_int_t)l->steps, "ops", (json_int_t)l->ops, "unseen",
                      (json_int_t)l->unseen, "host", (json_int_t)l->dev.exec.ops[SIDE_HOST], "worst",

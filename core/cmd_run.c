@@ -260,14 +260,15 @@ static json_t *report(const run *r)
     double decode = g->decode_s > 0 && g->ids.count > 1 ? (double)(g->ids.count - 1) / g->decode_s
                                                         : 0;
     json_t *all = json_pack(
-        "{s:o, s:o, s:o, s:s, s:{s:s, s:s, s:s, s:s, s:s}, s:{s:f, s:f, s:f}, s:{s:I, s:I}}",
+        "{s:o, s:o, s:o, s:s, s:{s:s, s:o, s:s, s:s, s:s}, s:{s:f, s:f, s:f}, s:{s:I, s:I}}",
         "prompt_ids", json_ids(g->prompt, g->prompt_count), "ids",
         json_ids(g->ids.id, g->ids.count), "text",
         json_stringn(r->shown ? r->shown : "", r->shown_bytes), "finish",
-        session_finish_name(g->finish), "backend", "name", d->from->name, "device", d->info.id,
-        "class", device_class_name(d->facts.klass), "kind", device_kind_name(d->info.kind), "why",
-        r->choice.how, "timing", "load_s", r->load_s, "prefill_tok_s", prefill, "decode_tok_s",
-        decode, "ops", "native", (json_int_t)r->session.exec.ops[SIDE_DEVICE], "host",
+        session_finish_name(g->finish), "backend", "name", d->from->name, "device",
+        json_out_text(d->info.id, strlen(d->info.id)), "class", device_class_name(d->facts.klass),
+        "kind", device_kind_name(d->info.kind), "why", r->choice.how, "timing", "load_s", r->load_s,
+        "prefill_tok_s", prefill, "decode_tok_s", decode, "ops", "native",
+        (json_int_t)r->session.exec.ops[SIDE_DEVICE], "host",
         (json_int_t)r->session.exec.ops[SIDE_HOST]);
     if (r->temperature > 0) json_object_set_new(all, "seed", json_integer(r->seed));
     if (g->logprobs) json_object_set_new(all, "logprobs", json_logprobs(g));

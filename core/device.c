@@ -92,8 +92,17 @@ int32_t device_answer(const device *d, int32_t s, const char *what, fak_error *e
 uint32_t device_count(const plugin *p, const fak_setting *set, uint32_t sets, fak_error *e)
 {
     fak_error told = {0};
+    float_mode mode; /* a driver is often loaded here, and with it whatever its libraries set */
+    float_mode_save(&mode);
     uint32_t n = p->api.device_count ? p->api.device_count(set, sets, &told) : 1;
+    int changed = !float_mode_ok();
+    float_mode_restore(&mode);
     told.message[sizeof told.message - 1] = 0;
+    if (changed) {
+        status_set(e, STATUS_REFUSED,
+                   "backend %s: looking for its devices changes the floating-point mode", p->name);
+        return 0;
+    }
     if (!n)
         status_set(e, STATUS_REFUSED, "backend %s has no device: %s", p->name,
                    told.message[0] ? told.message : "it does not say why");
@@ -112,9 +121,17 @@ int32_t device_describe(const plugin *p, uint32_t index, const fak_setting *set,
 {
     *info = (fak_device_info){.struct_size = sizeof *info};
     fak_error told = {0};
+    float_mode mode;
+    float_mode_save(&mode);
     int32_t s = p->api.device_info(index, set, sets, info, &told);
+    int changed = !float_mode_ok();
+    float_mode_restore(&mode);
     terminate(info);
     told.message[sizeof told.message - 1] = 0;
+    if (changed)
+        return status_set(e, STATUS_REFUSED,
+                          "backend %s: describing its device changes the floating-point mode",
+                          p->name);
     if (s)
         return status_set(e, STATUS_REFUSED, "backend %s: %s", p->name,
                           told.message[0] ? told.message : "it does not say what its device is");

@@ -80,6 +80,12 @@ class Wrong(unittest.TestCase):
                 if stage == "FINE":
                     self.assertEqual(got["state"], "loaded", got)
 
+    def assert_json(self, name, *args):
+        """Whatever a backend says of itself: JSON can be read."""
+        said = run(*args, "--json", "--backend", name, FAK_PLUGIN_PATH=WRONG)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertEqual(json.loads(said.stdout)["backend"]["name"], name)
+
     def test_each_named(self):
         """A named backend never falls back: exit not 0 and the reason, or an answer of its own."""
         for name, (stage, part) in ROWS.items():
@@ -93,6 +99,8 @@ class Wrong(unittest.TestCase):
                 if stage == "FINE" and name != "fault-good":  # that one is not made to run
                     self.assertEqual(said.returncode, 0, error)
                     self.assertIn(f"backend {name} (", error)
+                    self.assert_json(name, *RUN)
+                    self.assert_json(name, "bisect", "-m", MODEL, "-n", "1")
                 elif stage not in ("FINE", "RUN"):
                     self.assertIn(said.returncode, (1, 2), error)
                     self.assertEqual(said.stdout.strip(), b"")

@@ -344,12 +344,20 @@ static const void *get_ext(fak_device *d, const char *name)
     return IS(memory_silent) ? NULL : in->get_ext(d, name);
 }
 
+static uint32_t device_count(const fak_setting *set, uint32_t n, fak_error *e)
+{
+    if (IS(ftz_count)) flush_to_zero();
+    return in->device_count ? in->device_count(set, n, e) : 1;
+}
+
 /* A device of a kind that is never picked by itself: those that can be lived with would be. */
 static int32_t device_info(uint32_t index, const fak_setting *set, uint32_t n, fak_device_info *out,
                            fak_error *e)
 {
     fak_device_info mine = {.struct_size = sizeof mine};
     int32_t s = in->device_info(index, set, n, &mine, e);
+    if (IS(ftz_info)) flush_to_zero();
+    if (IS(any_id)) snprintf(mine.id, sizeof mine.id, "any:\xff\xfe");
     mine.kind = IS(f32_only) ? FAK_DISCRETE : FAK_SOFTWARE;
     if (!s) fak_put(out, &mine, sizeof mine);
     return s;
@@ -377,6 +385,7 @@ static void fill(fak_backend *b)
     b->option_stride = stride_of(sizeof *options);
     b->op = (const fak_op_entry *)(const void *)table;
     b->op_stride = stride_of(sizeof *b->op);
+    b->device_count = device_count;
     b->device_info = device_info;
     b->open = open_device;
     b->close = close_device;

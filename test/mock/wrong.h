@@ -65,6 +65,7 @@ enum wrong_stage {      /* the first that must catch it */
     WRONG(minor_99, "minor-99", STAGE_FINE, 0, "",                                                 \
           "of minor 99: tables and elements of arrays have grown")                                 \
     WRONG(huge_sizes, "huge-sizes", STAGE_FINE, 0, "", "struct_size says 2^31 in table and facts") \
+    WRONG(any_id, "any-id", STAGE_FINE, 0, "", "the id of its device is not UTF-8")                \
     WRONG(fault_good, "fault-good", STAGE_FINE, 0, "", "the honest build of handshake.c; not run") \
     WRONG(f32_only, "f32-only", STAGE_FINE, 0, "",                                                 \
           "a card of class Reference without Q8: never picked, for the text would be another")     \
@@ -83,6 +84,8 @@ enum wrong_stage {      /* the first that must catch it */
     WRONG(stdout_op, "stdout-op", STAGE_GOLDEN, 1, "prints to standard output",                    \
           "prints to stdout in MATMUL")                                                            \
     WRONG(ftz_ctor, "ftz-ctor", STAGE_LIBRARY, 1, "float", "flush-to-zero in a constructor")       \
+    WRONG(ftz_count, "ftz-count", STAGE_OPEN, 1, "float", "flush-to-zero in device_count")         \
+    WRONG(ftz_info, "ftz-info", STAGE_OPEN, 1, "float", "flush-to-zero in device_info")            \
     WRONG(ftz_open, "ftz-open", STAGE_OPEN, 1, "float", "flush-to-zero in open")                   \
     WRONG(ftz_op, "ftz-op", STAGE_GOLDEN, 1, "float", "flush-to-zero in MATMUL")                   \
     /* claims */                                                                                   \
