@@ -120,7 +120,10 @@ static void become(char *const *argv, char *setting, int out, int failed)
     int null = open("/dev/null", O_RDWR);
     setpgid(0, 0);
     dup2(null, STDIN_FILENO);
-    dup2(out, STDOUT_FILENO);
+    if (out == STDOUT_FILENO)
+        fcntl(out, F_SETFD, 0); /* its own already, where ours was closed: it stays open */
+    else
+        dup2(out, STDOUT_FILENO);
     dup2(null, STDERR_FILENO);
     execv(argv[0], argv);
     int why = errno;

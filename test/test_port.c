@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -161,6 +162,21 @@ static void a_library_opens_and_has_symbols(void **state)
     port_library_close(library);
 }
 
+/* What a plugin exports is found in it alone: nobody else's symbols are taken for it. */
+static void a_library_keeps_its_symbols(void **state)
+{
+    (void)state;
+    static const char name[] = "fak_backend_entry_v1";
+    const char *why;
+    void *library = port_library_open(TEST_BACKEND, &why), *all = dlopen(NULL, RTLD_NOW);
+    assert_non_null(library);
+    assert_non_null(all);
+    assert_non_null(port_library_symbol(library, name));
+    assert_null(port_library_symbol(all, name));
+    dlclose(all);
+    port_library_close(library);
+}
+
 /* ---- the process ---- */
 
 static void executable_has_a_real_path(void **state)
@@ -268,6 +284,23 @@ static void what_runs_ends_with_us(void **state)
     assert_true(port_seconds() - start < 30);     /* it would have slept for 60 */
     close(pipes[0]);
 }
+
+/* Where we have neither input nor output, those of a child are its own all the same. */
+static void what_runs_can_write(void **state)
+{
+    int status;
+    (void)state;
+    pid_t between = fork();
+    if (!between) {
+        char *argv[] = {"/bin/sh", "-c", "echo word", NULL}, said[8] = "";
+        close(STDIN_FILENO);
+        close(STDOUT_FILENO);
+        port_result r = port_run(argv, 60, said, sizeof said);
+        _exit(r.end != PORT_EXIT || r.number || r.bytes != 5 || strcmp(said, "word\n"));
+    }
+    assert_int_equal(waitpid(between, &status, 0), between);
+    assert_int_equal(status, 0);
+}
 #endif
 
 int main(void)
@@ -279,6 +312,7 @@ int main(void)
         TEST(files_that_cannot_be_mapped),
         TEST(libraries_that_do_not_open),
         cmocka_unit_test(a_library_opens_and_has_symbols),
+        cmocka_unit_test(a_library_keeps_its_symbols),
         cmocka_unit_test(executable_has_a_real_path),
         TEST(a_real_path_follows_links),
         cmocka_unit_test(sizes_beyond_memory_are_none),
@@ -286,6 +320,7 @@ int main(void)
         cmocka_unit_test(environment_is_read),
 #if defined __linux__
         TEST(what_runs_ends_with_us),
+        cmocka_unit_test(what_runs_can_write),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
