@@ -28,15 +28,18 @@ static int32_t take_number(const arg *a, const char *text, fak_error *e)
 static int32_t take_numbers(const arg *a, const char *text, fak_error *e)
 {
     arg_numbers list = {.count = 0};
-    char one[24];
+    char one[128];
     for (const char *at = text;; at++) {
         size_t n = strcspn(at, ",");
         arg single = *a;
         if (list.count == sizeof list.at / sizeof *list.at)
             return status_set(e, STATUS_REFUSED, "--%s takes at most %zu numbers", a->name,
                               sizeof list.at / sizeof *list.at);
+        if (n >= sizeof one)
+            return status_set(e, STATUS_REFUSED, "--%s takes a number, not \"%.80s...\"", a->name,
+                              at);
         single.out = &list.at[list.count++];
-        snprintf(one, sizeof one, "%.*s", (int)(n < sizeof one ? n : sizeof one - 1), at);
+        snprintf(one, sizeof one, "%.*s", (int)n, at);
         int32_t s = take_number(&single, one, e);
         if (s) return s;
         if (!*(at += n)) break;

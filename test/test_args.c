@@ -40,6 +40,7 @@ static const args line = {.usage = "usage: fakrun try [options] MODEL",
                           .operands = 1};
 
 enum { WORDS = 80 };
+#define Z40 "0000000000000000000000000000000000000000"
 
 /* Parses words that are parted by one space; "''" is an empty word. */
 static int32_t parse(const args *a, const char *words, const char **operand, fak_error *e)
@@ -127,7 +128,8 @@ static void lists_of_numbers(void **state)
         uint32_t count, first, last;
     } row[] = {{"-s 1 m", 1, 1, 1},
                {"--sizes=16,64,256 m", 3, 16, 256},
-               {"-s 1,2 -s 7 m", 1, 7, 7}, /* the last counts, whole */
+               {"-s 1,2 -s 7 m", 1, 7, 7},   /* the last counts, whole */
+               {"-s 1," Z40 "2 m", 2, 1, 2}, /* whole, however long */
                {"-s 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16 m", 16, 1, 16}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         assert_parsed(row[i].words);
@@ -182,7 +184,9 @@ static const struct {
     {"-s ,1 m", "--sizes takes a number, not \"\""},
     {"-s '' m", "--sizes takes a number, not \"\""},
     {"-s 1;2 m", "--sizes takes a number, not \"1;2\""},
-    {"-s 99999999999999999999999999,1 m", "--sizes is 99999999999999999999999; it takes 1 to 256"},
+    {"-s 99999999999999999999999999,1 m",
+     "--sizes is 99999999999999999999999999; it takes 1 to 256"},
+    {"-s 1," Z40 Z40 Z40 Z40 "2 m", "--sizes takes a number, not \"" Z40 Z40 "...\""},
     {"-s 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17 m", "--sizes takes at most 16 numbers"},
     {"m -s", "--sizes needs a N,N"},
     {"-r 2.5 m", "--real is 2.5; it takes 0 to 2"},
