@@ -115,6 +115,7 @@ static int32_t look_at_memory(json_t *all, const model *m, const choose_options 
     program p = {0};
     session_options options = {0};
     int32_t s = choose_open(&c, o, env, e);
+    if (s && c.not_found) choose_print_folders(&c, stderr);
     fak_limits limits = s ? (fak_limits){0} : session_limits(m, &c.device, &options);
     if (!s) s = program_prepare(&p, &c.device, &c.host, m, &limits, FAK_DRY_RUN, e);
     if (!s) {

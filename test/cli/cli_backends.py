@@ -25,6 +25,11 @@ class Backends(Case):
         said = self.backend_refused(["--backend", "nope"],
                                     env=environment(FAK_PLUGIN_PATH="/nonexistent/plugins"))
         self.assertIn("/nonexistent/plugins: No such file or directory", said.err)
+        for command in (["inspect", model("tiny-f32")], ["bench", "-m", model("tiny-f32")],
+                        ["bisect", "-m", model("tiny-f32")]):
+            said = self.refused(2, [*command, "--backend", "nope"], '"nope"',
+                                env=environment(FAK_PLUGIN_PATH="/nonexistent/plugins"))
+            self.assertIn("/nonexistent/plugins: No such file or directory", said.err)
 
     def test_fenced_names(self):
         for name, *others in (("metal", "METAL", "mps", "metal:0", "MPS:x"),
