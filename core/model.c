@@ -132,16 +132,21 @@ static int32_t read_shape(model *m, const gguf *g, uint32_t context, fak_error *
 /* Things that change the arithmetic and that llama files may ask for, but fak does not do yet. */
 static int32_t refuse_unknown(const model *m, const gguf *g, fak_error *e)
 {
-    static const char *const key[] = {"llama.expert_count", "llama.attention.sliding_window",
-                                      "llama.rope.scaling.factor", "llama.logit_scale"};
-    for (size_t i = 0; i < sizeof key / sizeof *key; i++) {
-        const gguf_value *v = gguf_find(g, key[i]);
+    static const struct {
+        const char *key;
+        double fine[2]; /* these say nothing */
+    } asked[] = {{"llama.expert_count", {0, 0}},        {"llama.attention.sliding_window", {0, 0}},
+                 {"llama.rope.scaling.factor", {0, 1}}, {"llama.rope.scale_linear", {0, 1}},
+                 {"llama.logit_scale", {0, 0}},         {"llama.attention.causal", {1, 1}}};
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        const gguf_value *v = gguf_find(g, asked[i].key);
         if (!v) continue;
         if (v->type == GGUF_STRING || v->type == GGUF_ARRAY)
-            return gguf_fault(g, e, "%s is of type %s, which fak does not run", key[i],
+            return gguf_fault(g, e, "%s is of type %s, which fak does not run", asked[i].key,
                               gguf_type_name(v->type));
-        if (gguf_number(v, 0) != 0 && !(i == 2 && gguf_number(v, 0) == 1))
-            return gguf_fault(g, e, "%s is %g, which fak does not run", key[i], gguf_number(v, 0));
+        double is = gguf_number(v, 0);
+        if (is != asked[i].fine[0] && is != asked[i].fine[1])
+            return gguf_fault(g, e, "%s is %g, which fak does not run", asked[i].key, is);
     }
     if (gguf_find_tensor(g, "rope_freqs.weight"))
         return gguf_fault(g, e,

@@ -251,6 +251,8 @@ static void test_values(void **state)
     set_u32(image_after(&m, "llama.attention.layer_norm_rms_epsilon") + 4, bits_of(0.25f));
     image_add_key(&m, "llama.expert_count", GGUF_U32, 0);
     image_add_key(&m, "llama.rope.scaling.factor", GGUF_F32, bits_of(1));
+    image_add_key(&m, "llama.rope.scale_linear", GGUF_F32, bits_of(1));
+    image_add_key(&m, "llama.attention.causal", GGUF_U32, 1);
     image_add_key(&m, "llama.attention.key_length", GGUF_U32, 16);
     if (image_open(&m, &g, &opened, 0, 0, &e)) fail_msg("%s", e.message);
     assert_int_equal(opened.layers, 2);
@@ -359,6 +361,9 @@ static const struct {
      "llama.attention.sliding_window is 4096, which fak does not run"},
     {ADD_FLOAT, L "rope.scaling.factor", 2, 0,
      "llama.rope.scaling.factor is 2, which fak does not run"},
+    {ADD_FLOAT, L "rope.scale_linear", 4, 0,
+     "llama.rope.scale_linear is 4, which fak does not run"},
+    {ADD, L "attention.causal", 0, 0,           "llama.attention.causal is 0, which fak does not run"},
     {ADD_FLOAT, L "logit_scale", 0.5, 0,        "llama.logit_scale is 0.5, which fak does not run"},
     {ADD_TENSOR, "rope_freqs.weight", 0, 0,
      "has rope_freqs.weight (scaled rope), which fak does not run"},
