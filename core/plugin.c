@@ -15,10 +15,6 @@
 
 /* ---- host services ---- */
 
-struct plugin_services {
-    plugin_host given;
-}; /* what fak_host.self points to */
-
 static void host_log(void *self, uint32_t level, const char *sentence)
 {
     const plugin_host *given = self;

@@ -287,6 +287,7 @@ static const struct {
     {"fault-needs-newer-host", "it needs ABI 1.3; this host has 1.0"},
     {"fault-wrong-name", "it calls itself another; its file's name says fault-wrong-name"},
     {"fault-null-name", "its table has no name, version or vendor"},
+    {"fault-null-version", "its table has no name, version or vendor"},
     {"fault-null-vendor", "its table has no name, version or vendor"},
     {"fault-null-info", "its table has no device_info"},
     {"fault-null-open", "its table has no open"},
