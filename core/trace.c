@@ -54,9 +54,20 @@ static int32_t replay(session *t, const generation *g, fak_error *e)
     uint32_t slot, answer;
     int32_t s = kv_take(&t->kv, &slot, e);
     if (!s) s = session_feed(t, slot, g->prompt, g->prompt_count, FAK_WANT_ARGMAX, 0, &answer, e);
-    for (size_t i = 0; !s && i < g->ids.count; i++)
+    for (size_t i = 0; !s && i < g->ids.count; i++) {
+        if (t->stop && t->stop(t->stop_self))
+            return status_set(e, FAK_E_CANCELLED, "stopped while a NaN is traced");
         s = session_feed(t, slot, &g->ids.id[i], 1, FAK_WANT_ARGMAX, 0, &answer, e);
+    }
     return s;
+}
+
+/* There may be no memory for a second run: the NaN is there all the same. */
+static int32_t untraced(fak_error *e)
+{
+    char why[sizeof e->message];
+    snprintf(why, sizeof why, "%s", e->message);
+    return status_set(e, STATUS_NAN, "the logits hold a NaN, and cannot be traced: %s", why);
 }
 
 int32_t trace_nan(const session *s, device *host, const generation *g, fak_error *e)
@@ -67,6 +78,7 @@ int32_t trace_nan(const session *s, device *host, const generation *g, fak_error
                          .kv_dtype = l->kv_dtype,
                          .act = l->numerics & 255u,
                          .flags = FAK_KEEP_ALL};
+    if (o.act == FAK_ACT_F16) o.act = FAK_ACT_F32; /* which the reference does not have */
     session t;
     uint32_t widest = s->m->vocab;
     for (uint32_t i = 0; i < s->program.values; i++)
@@ -78,6 +90,8 @@ int32_t trace_nan(const session *s, device *host, const generation *g, fak_error
     if (!rc) {
         t.exec.watch = look;
         t.exec.watch_self = rows;
+        t.stop = s->stop;
+        t.stop_self = s->stop_self;
         rc = replay(&t, g, e);
     }
     if (!rc)
@@ -86,5 +100,5 @@ int32_t trace_nan(const session *s, device *host, const generation *g, fak_error
                         s->program.side[SIDE_DEVICE]->from->name);
     session_close(&t);
     free(rows);
-    return rc;
+    return rc == STATUS_NAN || rc == FAK_E_CANCELLED ? rc : untraced(e);
 }
