@@ -154,7 +154,9 @@ static void stays_quiet(rungs *r, const char *what, const char *sentence)
     int ran = watch_ran();
     check_begin(&r->c, R0, "manners", "%s", what);
     if (!r->inside)
-        check_end(&r->c, CHECK_ABSTAIN, "it is linked in: its code cannot be told from the host's");
+        check_end(&r->c, CHECK_ABSTAIN,
+                  r->c.plugin->path ? "none of its devices was opened"
+                                    : "it is linked in: its code cannot be told from the host's");
     else if (!r->sealed)
         check_end(&r->c, CHECK_ABSTAIN, "cannot be seen on this system");
     else

@@ -175,6 +175,13 @@ class Quick(Case):
                       said.told("ABSTAIN"))
         self.assertEqual(self.run_it(HONEST, "--rungs", "1").verdict("taken"), "PASS")
 
+    def test_not_opened(self):
+        """What cannot be judged without a device says so."""
+        said = self.run_it(file_of("fault-no-device"))
+        self.assertIn("absent: no such card", said.told("FAIL")[0])
+        for what in ("thread exit", "exit handlers"):
+            self.assertIn(f"R0 manners, {what}: none of its devices was opened", said.told("ABSTAIN"))
+
     def test_hang(self):
         said = self.run_it(file_of("entry-hang"))
         self.assertEqual(said.told("FAIL"), [f"R0 load, : it did not answer within {SECONDS[1]} s"])
