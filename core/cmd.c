@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-volatile sig_atomic_t cmd_interrupted;
+volatile sig_atomic_t cmd_heeds_interrupts, cmd_interrupted;
 
 int cmd_fail(const fak_error *e)
 {

@@ -24,7 +24,9 @@ int cmd_opcheck(int argc, char **argv, const environment *env);
 int cmd_opcheck_rungs(int argc, char **argv, const environment *env);
 int cmd_probe(int argc, char **argv, const environment *env);
 
-extern volatile sig_atomic_t cmd_interrupted; /* set by Ctrl-C */
+/* Ctrl-C ends the program at once, until a command says that it looks at cmd_interrupted: then that is
+ * set. */
+extern volatile sig_atomic_t cmd_heeds_interrupts, cmd_interrupted;
 
 /* Prints "fakrun: <sentence>" to standard error; the exit code for the error. */
 int cmd_fail(const fak_error *e);

@@ -163,6 +163,7 @@ static int32_t open_all(bench *b, const environment *env, fak_error *e)
     if (!s) s = tokenizer_open(&b->tokenizer, b->file, e);
     if (!s) s = fill_ids(b, e);
     if (s) return s;
+    cmd_heeds_interrupts = 1;
     if (!b->backend.quiet) choose_print(&b->choice, stderr);
     uint32_t context = context_of(b);
     bench_close_model(b);

@@ -88,6 +88,7 @@ static int32_t open_all(bisect *b, const environment *env, fak_error *e)
     b->backend.unproven = 1; /* finding what is wrong with it is what this command is for */
     if ((s = choose_open(&b->choice, &b->backend, env, e)) || (s = cmd_input_open(&b->in, e)))
         return s;
+    cmd_heeds_interrupts = 1;
     if (!b->backend.quiet) choose_print(&b->choice, stderr);
     uint32_t left = b->in.model.context - (uint32_t)b->in.prompt.count;
     if (b->greedy > left) b->greedy = left;

@@ -169,6 +169,7 @@ static int32_t open_all(run *r, const environment *env, fak_error *e)
         (r->reference && (s = gate_require_reference(&r->choice.device, e))) ||
         (s = cmd_input_open(&r->in, e)))
         return s;
+    cmd_heeds_interrupts = 1;
     r->in.model.weights.unverified = r->no_verify;
     if (!r->backend.quiet) choose_print(&r->choice, stderr);
     if (r->backend.verbose && r->temperature > 0)

@@ -3,9 +3,11 @@
 #include "port.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static void interrupt(int number)
 {
+    if (!cmd_heeds_interrupts) _exit(EXIT_INTERRUPTED);
     cmd_interrupted = 1;
     signal(number, SIG_DFL); /* a second Ctrl-C ends at once */
 }

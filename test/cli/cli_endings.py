@@ -8,8 +8,8 @@ import subprocess
 import time
 
 from common import (
-    EMULATOR, FAKRUN, KEYS, TIMEOUT, Case, Result, contents, environment, long_model, main, make, model,
-    room,
+    EMULATOR, FAKRUN, KEYS, SO, TIMEOUT, Case, Result, contents, environment, long_model, main,
+    make, model, room,
 )
 
 
@@ -119,6 +119,23 @@ class Endings(Case):
         self.assertEqual(process.returncode, 130)
         self.assertLess(time.monotonic() - asked, 15)
         self.assertEqual(out.strip(), b"")
+
+    def test_interrupted_before_it_works(self):
+        """A prompt that does not come, a backend that is tried: nothing is to be finished."""
+        for args in (["-m", model("tiny-f32"), "-f", "-"], ["tokenize", "-m", model("tiny-f32")],
+                     ["opcheck", "-q", SO]):
+            if EMULATOR and "opcheck" in args:
+                continue
+            process = subprocess.Popen([*FAKRUN, *args], env=environment(), stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            time.sleep(1)
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(5)
+            finally:
+                process.kill()
+                out, err = process.communicate()
+            self.assertEqual((process.returncode, out, err), (130, b"", b""), args)
 
     def test_interrupted_twice(self):
         process = self.start("-f", room("long.txt", b"a " * 90000))
