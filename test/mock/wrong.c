@@ -148,6 +148,7 @@ static int32_t prepare(fak_device *d, const fak_plan *plan, const fak_limits *li
         return FAK_E_MEMORY;
     }
     int32_t s = in->prepare(d, plan, limits, weights_of, flags, verdict, &r, out, e);
+    if (IS(ftz_prepare)) flush_to_zero();
     if (IS(capacity_liar)) r.flags &= ~(uint32_t)FAK_EXACT;
     if (IS(lying_capacity)) r.scratch_bytes /= 2;
     fak_put(theirs, &r, sizeof r);
@@ -166,6 +167,7 @@ static void release(fak_program *p)
 static int32_t load(fak_program *p, const uint32_t *value, uint32_t n, const fak_source *s,
                     fak_error *e)
 {
+    if (IS(ftz_load)) flush_to_zero();
     return is_silent("load") ? FAK_E_MEMORY : in->load(p, value, n, s, e);
 }
 

@@ -87,6 +87,9 @@ enum wrong_stage {      /* the first that must catch it */
     WRONG(ftz_count, "ftz-count", STAGE_OPEN, 1, "float", "flush-to-zero in device_count")         \
     WRONG(ftz_info, "ftz-info", STAGE_OPEN, 1, "float", "flush-to-zero in device_info")            \
     WRONG(ftz_open, "ftz-open", STAGE_OPEN, 1, "float", "flush-to-zero in open")                   \
+    WRONG(ftz_prepare, "ftz-prepare", STAGE_GOLDEN, 1, "mode in prepare",                          \
+          "flush-to-zero in prepare")                                                              \
+    WRONG(ftz_load, "ftz-load", STAGE_GOLDEN, 1, "mode in load", "flush-to-zero in load")          \
     WRONG(ftz_op, "ftz-op", STAGE_GOLDEN, 1, "float", "flush-to-zero in MATMUL")                   \
     /* claims */                                                                                   \
     WRONG(class_liar, "class-liar", STAGE_GOLDEN, 0, "claims class reference, but op",             \
