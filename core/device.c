@@ -1,7 +1,6 @@
 /* device - see device.h. */
 #include "device.h"
 
-#include "float_mode.h"
 #include "ops.h"
 
 #include <inttypes.h>
@@ -87,6 +86,13 @@ int32_t device_answer(const device *d, int32_t s, const char *what, fak_error *e
     return s;
 }
 
+int32_t device_keeps_mode(const device *d, const float_mode *before, const char *what, fak_error *e)
+{
+    if (!float_mode_restore(before)) return FAK_OK;
+    return status_set(e, FAK_E_PROGRAM, "backend %s changes the floating-point mode in %s",
+                      d->from->name, what);
+}
+
 /* ---- devices of a plugin ---- */
 
 uint32_t device_count(const plugin *p, const fak_setting *set, uint32_t sets, fak_error *e)
@@ -95,8 +101,7 @@ uint32_t device_count(const plugin *p, const fak_setting *set, uint32_t sets, fa
     float_mode mode; /* a driver is often loaded here, and with it whatever its libraries set */
     float_mode_save(&mode);
     uint32_t n = p->api.device_count ? p->api.device_count(set, sets, &told) : 1;
-    int changed = !float_mode_ok();
-    float_mode_restore(&mode);
+    int changed = float_mode_restore(&mode);
     told.message[sizeof told.message - 1] = 0;
     if (changed) {
         status_set(e, STATUS_REFUSED,
@@ -124,8 +129,7 @@ int32_t device_describe(const plugin *p, uint32_t index, const fak_setting *set,
     float_mode mode;
     float_mode_save(&mode);
     int32_t s = p->api.device_info(index, set, sets, info, &told);
-    int changed = !float_mode_ok();
-    float_mode_restore(&mode);
+    int changed = float_mode_restore(&mode);
     terminate(info);
     told.message[sizeof told.message - 1] = 0;
     if (changed)
@@ -210,8 +214,7 @@ int32_t device_open(device *d, const plugin *p, uint32_t index, const fak_settin
     float_mode mode;
     float_mode_save(&mode);
     s = p->api.open(index, set, sets, &d->handle, &theirs, &told);
-    int changed = !float_mode_ok();
-    float_mode_restore(&mode);
+    int changed = float_mode_restore(&mode);
     if (s || !theirs) {
         int named = s == FAK_E_ARGUMENT && told.index < sets;
         told.message[sizeof told.message - 1] = 0;

@@ -3,12 +3,15 @@
 
 void float_mode_save(float_mode *mode)
 {
-    fegetenv(mode);
+    mode->ok = float_mode_ok();
+    fegetenv(&mode->env);
 }
 
-void float_mode_restore(const float_mode *mode)
+int float_mode_restore(const float_mode *mode)
 {
-    fesetenv(mode);
+    int changed = mode->ok && !float_mode_ok();
+    fesetenv(&mode->env);
+    return changed;
 }
 
 int float_mode_ok(void)

@@ -4,10 +4,14 @@
 #define FLOAT_MODE_H
 #include <fenv.h>
 
-typedef fenv_t float_mode;
+typedef struct float_mode {
+    fenv_t env;
+    int ok;
+} float_mode;
 
 void float_mode_save(float_mode *mode);
-void float_mode_restore(const float_mode *mode);
+/* Puts it back; not 0 where it was right and is not any more: what ran since has changed it. */
+int float_mode_restore(const float_mode *mode);
 /* Nearest even, subnormals kept and read as they are?  Found by computing, on any machine. */
 int float_mode_ok(void);
 #endif

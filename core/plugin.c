@@ -247,8 +247,7 @@ int32_t plugin_load(plugins *all, plugin *p, fak_error *e)
     float_mode_save(&mode);
     s = find_entry(p, &entry, e);
     if (!s) s = entry(&all->host, &theirs, &told);
-    int changed = !float_mode_ok();
-    float_mode_restore(&mode);
+    int changed = float_mode_restore(&mode);
     if (p->state == PLUGIN_REFUSED) return s;
     if (changed)
         return refuse(

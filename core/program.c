@@ -1,8 +1,6 @@
 /* program - see program.h. */
 #include "program.h"
 
-#include "float_mode.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,17 +37,6 @@ static int is_refusal(int32_t s, uint32_t flags, const fak_report *r)
            (r->weight_bytes || r->kv_bytes || r->scratch_bytes);
 }
 
-/* Puts the floating-point mode back to what it was before a call; FAK_E_PROGRAM where that has changed
- * it: libraries are loaded there, too. */
-static int32_t keep_mode(const device *d, const float_mode *before, const char *what, fak_error *e)
-{
-    int ok = float_mode_ok();
-    float_mode_restore(before);
-    return ok ? FAK_OK
-              : status_set(e, FAK_E_PROGRAM, "backend %s changes the floating-point mode in %s",
-                           d->from->name, what);
-}
-
 static int32_t prepare_side(program *p, enum program_side side, uint32_t flags, fak_error *e)
 {
     device *d = p->side[side];
@@ -61,7 +48,7 @@ static int32_t prepare_side(program *p, enum program_side side, uint32_t flags, 
     *e = (fak_error){.index = FAK_NO_INDEX};
     int32_t s = d->api.prepare(d->handle, p->fused.block, &p->limits, NULL, flags, p->verdict[side],
                                &p->report[side], &handle, e);
-    int32_t kept = keep_mode(d, &mode, "prepare", &changed);
+    int32_t kept = device_keeps_mode(d, &mode, "prepare", &changed);
     p->handle[side] = s ? NULL : handle; /* nothing was made */
     if (s) {
         s = device_answer(d, s, "prepare", e);
@@ -290,7 +277,7 @@ static int32_t load_sides(program *p, weights_progress *progress, void *self, fa
         float_mode_save(&mode);
         *e = (fak_error){.index = FAK_NO_INDEX};
         s = d->api.load(p->handle[side], id, n, &api, e);
-        int32_t kept = keep_mode(d, &mode, "load", &changed);
+        int32_t kept = device_keeps_mode(d, &mode, "load", &changed);
         s = device_answer(d, s, "load", e);
         if (!s && kept) *e = changed, s = kept;
     }

@@ -177,12 +177,18 @@ static int32_t prepare(rig *r, uint32_t flags, fak_report *report, fak_error *e)
     *report = (fak_report){.struct_size = sizeof *report};
     *e = (fak_error){.index = FAK_NO_INDEX};
     fak_program *handle = NULL;
+    float_mode mode;
+    float_mode_save(&mode);
     int32_t s =
         api->prepare(r->dev->handle, lent, limits, NULL, flags, r->verdict, report, &handle, e);
     rig_take_back(lent);
     rig_take_back(limits);
     r->handle = s ? NULL : handle; /* nothing was made */
-    if (s) return device_answer(r->dev, s, "prepare", e);
+    s = device_answer(r->dev, s, "prepare", e);
+    fak_error changed;
+    int32_t kept = device_keeps_mode(r->dev, &mode, "prepare", &changed);
+    if (!s && kept) *e = changed, s = kept;
+    if (s) return s;
     if (!handle != !!(flags & FAK_DRY_RUN))
         return status_set(e, STATUS_GATE,
                           flags & FAK_DRY_RUN ? "a dry run answered a program"

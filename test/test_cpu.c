@@ -75,7 +75,7 @@ static void test_this_machine(void **state)
 
 static void test_float_mode(void **state)
 {
-    float_mode mode;
+    float_mode mode, wrong;
     (void)state;
     float_mode_save(&mode);
     assert_true(float_mode_ok());
@@ -83,8 +83,13 @@ static void test_float_mode(void **state)
     for (int i = 0; i < 3; i++) {
         assert_int_equal(fesetround(rounding[i]), 0);
         assert_false(float_mode_ok());
-        float_mode_restore(&mode);
+        float_mode_save(&wrong);
+        assert_int_equal(fesetround(rounding[(i + 1) % 3]), 0);
+        assert_false(float_mode_restore(&wrong)); /* it was not right before */
+        assert_int_equal(fegetround(), rounding[i]);
+        assert_true(float_mode_restore(&mode));
         assert_true(float_mode_ok());
+        assert_false(float_mode_restore(&mode));
     }
 #if defined __x86_64__
     for (unsigned bit = 6; bit <= 15; bit += 9) { /* subnormals are zero; flush to zero */
