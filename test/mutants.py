@@ -291,6 +291,26 @@ group(
 # ---- the mocks --------------------------------------------------------------------------------
 
 group(
+    "float mode", "core/float_mode.c", "cpu",
+    ("is not put back", "fesetenv(&mode->env);", "(void)0;"),
+    ("whoever comes next is blamed", "mode->ok && !float_mode_ok()", "!float_mode_ok()"),
+)
+
+group(
+    "program", "core/program.c", "wrong",
+    ("a failed prepare left a program", "= s ? NULL : handle;", "= handle;"),
+    ("prepare may change the mode", "if (kept) {", "if (kept > 0) {"),
+)
+
+group(
+    "trace", "core/trace.c", "trace",
+    ("a NaN is passed over", "return found(p, op, r, c, e);", "return found(p, op, r, c, e) > 0;"),
+    ("the reference has F16", "if (o.act == FAK_ACT_F16)", "if (0)"),
+    ("why instead of what", ": untraced(e);", ": (untraced(e), rc);"),
+    ("Ctrl-C is not heard", "t.stop = s->stop;", "t.stop = NULL;"),
+)
+
+group(
     "honest", "test/mock/honest/math.c", "honest",
     ("dot, four lanes", "lane[i % 8] = lane[i % 8] + a[i] * b[i];",
      "lane[i % 4] = lane[i % 4] + a[i] * b[i];"),
