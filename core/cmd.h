@@ -59,7 +59,8 @@ typedef struct cmd_input {                 /* zero-initialise */
     {0, "dtype", ARG_CHOICE, "TYPE",                                                               \
      "load weights as " CMD_DTYPES_HELP " (default file)", &(in)->dtype, 0, 0, CMD_DTYPES},        \
     {0, "act", ARG_CHOICE, "MODE",                                                                 \
-     "activations of matmuls by block weights: q8|f32 (default q8, where it is offered)", &(in)->act, 0, 0, "q8|f32"},  \
+     "activations beside block weights: q8|f32 (default q8 where offered)", &(in)->act, 0, 0,      \
+     "q8|f32"},                                                                                    \
     {0, "kv", ARG_CHOICE, "TYPE", "keep keys and values as f32|f16|bf16 (default f32)", &(in)->kv, \
      0, 0, "f32|f16|bf16"}
 
