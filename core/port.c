@@ -24,7 +24,7 @@
 int port_map_file(port_map *map, const char *path)
 {
     struct stat st;
-    int rc = -1, fd = open(path, O_RDONLY | O_CLOEXEC);
+    int rc = -1, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is not waited for */
     *map = (port_map){0};
     if (fd < 0 || fstat(fd, &st)) goto out;
     if (S_ISDIR(st.st_mode)) {

@@ -12,7 +12,8 @@ typedef struct port_map { /* a whole file, read-only, mapped or read; zero-initi
     uint64_t bytes;
 } port_map;
 
-/* 0, or -1 with a reason in errno (EISDIR for a folder).  The file may be closed by others later. */
+/* 0, or -1 with a reason in errno (EISDIR for a folder).  A pipe or a device is as an empty file.  The
+ * file may be closed by others later. */
 int port_map_file(port_map *map, const char *path);
 void port_unmap(port_map *map); /* a zero map is fine */
 /* Bytes of a mapped file that are not needed soon may leave memory; they can be read again all the same. */

@@ -99,6 +99,19 @@ static void an_empty_file_is_fine(void **state)
     port_unmap(&map);
 }
 
+/* A pipe in the place of a file: nobody will ever write to it. */
+static void a_pipe_is_not_waited_for(void **state)
+{
+    (void)state;
+    port_map map;
+    assert_int_equal(mkfifo(in_room("pipe"), 0600), 0);
+    alarm(20);
+    assert_int_equal(port_map_file(&map, in_room("pipe")), 0);
+    alarm(0);
+    assert_int_equal(map.bytes, 0);
+    port_unmap(&map);
+}
+
 static void assert_no_map(const char *path, int why)
 {
     port_map map = {(const uint8_t *)"x", 1};
@@ -309,6 +322,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(maps_a_whole_file),
         TEST(an_empty_file_is_fine),
+        TEST(a_pipe_is_not_waited_for),
         TEST(files_that_cannot_be_mapped),
         TEST(libraries_that_do_not_open),
         cmocka_unit_test(a_library_opens_and_has_symbols),

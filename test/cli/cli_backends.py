@@ -190,11 +190,12 @@ class Backends(Case):
                 file.write(data)
         os.mkdir(os.path.join(folder, "fak-backend-folder.so"))
         os.symlink("nowhere", os.path.join(folder, "fak-backend-dangling.so"))
+        os.mkfifo(os.path.join(folder, "fak-backend-fifo.so"))  # to open it would wait for ever
         env = environment(FAK_PLUGIN_PATH=folder)
         said = self.fine("-m", model("tiny-f32"), *self.RUN, env=env)
         self.assertIn("not empty: it is empty", said.err)
         states = {b["name"]: b for b in self.fine("backends", "--json", env=env).json["backends"]}
-        for name in ("empty", "text", "short", "folder", "dangling"):
+        for name in ("empty", "text", "short", "folder", "dangling", "fifo"):
             self.assertEqual(states[name]["state"], "refused")
             self.assertIn(f"fak-backend-{name}.so", states[name]["path"])
             self.assertTrue(states[name]["why"])
