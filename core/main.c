@@ -2,12 +2,12 @@
 #include "cmd.h"
 #include "port.h"
 
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static void interrupt(int number)
 {
-    if (!cmd_heeds_interrupts) _exit(EXIT_INTERRUPTED);
+    if (!cmd_heeds_interrupts) _Exit(EXIT_INTERRUPTED);
     cmd_interrupted = 1;
     signal(number, SIG_DFL); /* a second Ctrl-C ends at once */
 }
