@@ -15,6 +15,7 @@ static int32_t try_devices(int out, const plugin *p, device *host, int unproven,
     int32_t s = FAK_OK;
     probe_stage(out, "looking for devices");
     uint32_t count = device_count(p, NULL, 0, e);
+    if (!count && e->code == FAK_E_PROGRAM) return e->code; /* to have none is no fault */
     for (uint32_t i = 0; !s && i < count; i++) {
         device d;
         snprintf(stage, sizeof stage, "opening device %" PRIu32, i);

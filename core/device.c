@@ -104,7 +104,7 @@ uint32_t device_count(const plugin *p, const fak_setting *set, uint32_t sets, fa
     int changed = float_mode_restore(&mode);
     told.message[sizeof told.message - 1] = 0;
     if (changed) {
-        status_set(e, STATUS_REFUSED,
+        status_set(e, FAK_E_PROGRAM,
                    "backend %s: looking for its devices changes the floating-point mode", p->name);
         return 0;
     }

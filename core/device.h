@@ -19,7 +19,8 @@ int32_t device_open(device *d, const plugin *p, uint32_t index, const fak_settin
                     fak_error *e);
 void device_close(device *d); /* a zero device is fine */
 
-/* Devices that can be seen; 0 and a sentence in *e when there are none. */
+/* Devices that can be seen; 0 and a sentence in *e when there are none: STATUS_REFUSED, or FAK_E_PROGRAM
+ * where looking for them does what no call may. */
 uint32_t device_count(const plugin *p, const fak_setting *set, uint32_t sets, fak_error *e);
 int32_t device_describe(const plugin *p, uint32_t index, const fak_setting *set, uint32_t sets,
                         fak_device_info *info, fak_error *e);
