@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """vulkan.py PART DRIVER FAKRUN PLUGINS STEPS MODELS NO_VULKAN: plugins/vulkan on one driver.
 
-PART: absent, tiny, opcheck, ways, validation, real, real-short.  DRIVER: lavapipe, swiftshader.  What is not
+PART: absent, tiny, opcheck, bits, ways, validation, real, real-short.  DRIVER: lavapipe, swiftshader.  What is not
 installed is skipped by exit status 77 and a sentence; scripts/setup-vulkan installs it.
 """
 import glob
@@ -175,6 +175,18 @@ class Opcheck(unittest.TestCase):
         self.assertEqual(self.check()["device"]["class"], "approx")
 
 
+class Bits(unittest.TestCase):
+    check = Opcheck.check
+
+    def test_the_bits(self):
+        """In the contract's order llvmpipe gives the reference's bits; SwiftShader flushes subnormals."""
+        said = self.check("-o", "kernels=exact", only=["--rungs", "1,2,3"])
+        self.assertEqual(said["device"]["class"], "reference" if DRIVER == "lavapipe" else "approx")
+
+    def test_ops_of_groups(self):
+        self.check("-o", "kernels=group", only=["--rungs", "1"])
+
+
 class Ways(unittest.TestCase):
     check = Opcheck.check
 
@@ -182,11 +194,6 @@ class Ways(unittest.TestCase):
         rungs = "1,3" if DRIVER == "lavapipe" else "1"
         for kernels in ("row", "group"):
             self.check("-o", "kernels=" + kernels, "-o", "piece=4096", only=["--rungs", rungs])
-
-    def test_the_bits(self):
-        """In the contract's order llvmpipe gives the reference's bits; SwiftShader flushes subnormals."""
-        said = self.check("-o", "kernels=exact", only=["--rungs", "1,2,3"])
-        self.assertEqual(said["device"]["class"], "reference" if DRIVER == "lavapipe" else "approx")
 
     def test_ops_of_groups(self):
         for features in ("none", "subgroup", "int8dot"):
@@ -269,6 +276,6 @@ if __name__ == "__main__":
     if missing():
         print(f"vulkan on {DRIVER}: {missing()}; scripts/setup-vulkan installs the drivers")
         sys.exit(77)
-    chosen = {"absent": "Absent", "tiny": "Tiny", "opcheck": "Opcheck", "ways": "Ways", "validation": "Validation",
-              "real": "Real", "real-short": "Real"}[PART]
+    chosen = {"absent": "Absent", "tiny": "Tiny", "opcheck": "Opcheck", "bits": "Bits", "ways": "Ways",
+              "validation": "Validation", "real": "Real", "real-short": "Real"}[PART]
     unittest.main(argv=[sys.argv[0], chosen], verbosity=2)
