@@ -86,9 +86,12 @@ int32_t device_answer(const device *d, int32_t s, const char *what, fak_error *e
     return s;
 }
 
-int32_t device_keeps_mode(const device *d, const float_mode *before, const char *what, fak_error *e)
+int32_t device_after(const device *d, int32_t s, const float_mode *before, const char *what,
+                     fak_error *e)
 {
-    if (!float_mode_restore(before)) return FAK_OK;
+    int changed = float_mode_restore(before);
+    s = device_answer(d, s, what, e);
+    if (s || !changed) return s;
     return status_set(e, FAK_E_PROGRAM, "backend %s changes the floating-point mode in %s",
                       d->from->name, what);
 }

@@ -34,9 +34,10 @@ int device_offers(const device *d, const fak_op *op);
  * the sentence.  A status that the ABI does not know is FAK_E_PROGRAM. */
 int32_t device_answer(const device *d, int32_t s, const char *what, fak_error *e);
 
-/* After a call in which a backend may load libraries: puts the floating-point mode back to what it was;
- * FAK_E_PROGRAM where it was changed. */
-int32_t device_keeps_mode(const device *d, const float_mode *before, const char *what, fak_error *e);
+/* device_answer for a call in which a backend may load libraries: puts the floating-point mode back to what
+ * it was before, too; FAK_E_PROGRAM where all was well but that. */
+int32_t device_after(const device *d, int32_t s, const float_mode *before, const char *what,
+                     fak_error *e);
 
 const char *device_kind_name(uint32_t kind);  /* "cpu", "discrete", ... */
 const char *device_class_name(uint32_t klass); /* "reference", "approx" */

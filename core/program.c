@@ -42,22 +42,14 @@ static int32_t prepare_side(program *p, enum program_side side, uint32_t flags, 
     device *d = p->side[side];
     fak_program *handle = NULL;
     p->report[side] = (fak_report){.struct_size = sizeof p->report[side]};
-    fak_error changed;
     float_mode mode;
     float_mode_save(&mode);
     *e = (fak_error){.index = FAK_NO_INDEX};
     int32_t s = d->api.prepare(d->handle, p->fused.block, &p->limits, NULL, flags, p->verdict[side],
                                &p->report[side], &handle, e);
-    int32_t kept = device_keeps_mode(d, &mode, "prepare", &changed);
     p->handle[side] = s ? NULL : handle; /* nothing was made */
-    if (s) {
-        s = device_answer(d, s, "prepare", e);
-        return is_refusal(s, flags, &p->report[side]) ? (e->code = STATUS_REFUSED) : s;
-    }
-    if (kept) {
-        *e = changed;
-        return kept;
-    }
+    s = device_after(d, s, &mode, "prepare", e);
+    if (s) return is_refusal(s, flags, &p->report[side]) ? (e->code = STATUS_REFUSED) : s;
     int probe = (d->facts.caps & FAK_CAP_CAPACITY_PROBE) != 0;
     if (flags & FAK_DRY_RUN && probe != (int)(p->report[side].flags & FAK_EXACT))
         return status_set(e, FAK_E_PROGRAM,
@@ -272,14 +264,10 @@ static int32_t load_sides(program *p, weights_progress *progress, void *self, fa
         if (!p->handle[side]) continue;
         const device *d = p->side[side];
         uint32_t n = needed(p, side, id, seen);
-        fak_error changed;
         float_mode mode;
         float_mode_save(&mode);
         *e = (fak_error){.index = FAK_NO_INDEX};
-        s = d->api.load(p->handle[side], id, n, &api, e);
-        int32_t kept = device_keeps_mode(d, &mode, "load", &changed);
-        s = device_answer(d, s, "load", e);
-        if (!s && kept) *e = changed, s = kept;
+        s = device_after(d, d->api.load(p->handle[side], id, n, &api, e), &mode, "load", e);
     }
     weights_source_close(&source);
     free(id);

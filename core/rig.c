@@ -184,10 +184,7 @@ static int32_t prepare(rig *r, uint32_t flags, fak_report *report, fak_error *e)
     rig_take_back(lent);
     rig_take_back(limits);
     r->handle = s ? NULL : handle; /* nothing was made */
-    s = device_answer(r->dev, s, "prepare", e);
-    fak_error changed;
-    int32_t kept = device_keeps_mode(r->dev, &mode, "prepare", &changed);
-    if (!s && kept) *e = changed, s = kept;
+    s = device_after(r->dev, s, &mode, "prepare", e);
     if (s) return s;
     if (!handle != !!(flags & FAK_DRY_RUN))
         return status_set(e, STATUS_GATE,

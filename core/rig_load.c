@@ -97,11 +97,9 @@ int32_t rig_load(rig *r, fak_error *e)
     int32_t rc = weights_source_open(&s.inner, &s.api, e);
     *e = (fak_error){.index = FAK_NO_INDEX};
     float_mode mode;
-    fak_error changed;
     float_mode_save(&mode);
-    if (!rc) rc = device_answer(r->dev, r->dev->api.load(r->handle, id, n, &lent, e), "load", e);
-    int32_t kept = device_keeps_mode(r->dev, &mode, "load", &changed);
-    if (!rc && kept) *e = changed, rc = kept;
+    if (!rc)
+        rc = device_after(r->dev, r->dev->api.load(r->handle, id, n, &lent, e), &mode, "load", e);
     weights_source_close(&s.inner);
     if (!r->lend) take_back_borrowed(r);
     return rc;

@@ -299,7 +299,13 @@ group(
 group(
     "program", "core/program.c", "wrong",
     ("a failed prepare left a program", "= s ? NULL : handle;", "= handle;"),
-    ("prepare may change the mode", "if (kept) {", "if (kept > 0) {"),
+    ("prepare may change the mode", 'device_after(d, s, &mode, "prepare", e)',
+     'device_answer(d, s, "prepare", e)'),
+)
+
+group(
+    "device", "core/device.c", "wrong",
+    ("any call may change the mode", "if (s || !changed) return s;", "return s;"),
 )
 
 group(
