@@ -1,7 +1,6 @@
 /* bench - see bench.h. */
 #include "bench.h"
 
-#include "capacity.h"
 #include "port.h"
 
 #include <inttypes.h>
@@ -67,13 +66,7 @@ static int32_t show_loading(void *self, uint64_t done)
 static void show_capacity(void *self, const program *p)
 {
     const bench *b = self;
-    const capacity host = capacity_of_host(p), own = capacity_of_device(p);
-    if (b->backend.quiet || b->steps) return; /* once */
-    fprintf(stderr, "fakrun: ");
-    capacity_print(&host, stderr);
-    if (!own.needed) return;
-    fprintf(stderr, "fakrun: on the device: ");
-    capacity_print(&own, stderr);
+    if (!b->backend.quiet && !b->steps) cmd_show_capacity(p); /* once */
 }
 
 /* ---- measures ---- */

@@ -1,4 +1,5 @@
 /* cmd - what the subcommands share. */
+#include "capacity.h"
 #include "cmd.h"
 
 #include <errno.h>
@@ -19,6 +20,16 @@ int cmd_printed(int rc)
     if (!fflush(stdout) && !ferror(stdout)) return rc;
     fprintf(stderr, "fakrun: the result could not be written\n");
     return EXIT_FAILED;
+}
+
+void cmd_show_capacity(const program *p)
+{
+    const capacity host = capacity_of_host(p), own = capacity_of_device(p);
+    fprintf(stderr, "fakrun: ");
+    capacity_print(&host, stderr);
+    if (!own.needed) return;
+    fprintf(stderr, "fakrun: on the device: ");
+    capacity_print(&own, stderr);
 }
 
 int cmd_parse(const args *a, int argc, char **argv, const char **operand)

@@ -34,6 +34,8 @@ int cmd_fail(const fak_error *e);
 int cmd_parse(const args *a, int argc, char **argv, const char **operand);
 /* The exit code after all was printed: EXIT_FAILED with a sentence when it did not get out. */
 int cmd_printed(int rc);
+/* What the host and the device need of memory, a line each, on standard error. */
+void cmd_show_capacity(const program *p);
 /* The ids of a text, after a BOS where the model asks for one. */
 int32_t cmd_encode(const tokenizer *t, const char *text, size_t bytes, token_ids *ids, fak_error *e);
 

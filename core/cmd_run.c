@@ -1,5 +1,4 @@
 /* cmd_run - fakrun -m MODEL -p TEXT: generates text. */
-#include "capacity.h"
 #include "cmd.h"
 #include "gate.h"
 #include "json_out.h"
@@ -128,16 +127,10 @@ static int32_t show_loading(void *self, uint64_t done)
 static void show_prepared(void *self, const program *p)
 {
     const run *r = self;
-    const capacity host = capacity_of_host(p), own = capacity_of_device(p);
     const session_options o = cmd_input_session(&r->in);
     uint32_t rows = session_limits(&r->in.model, &r->choice.device, &o).rows;
     if (r->backend.quiet) return;
-    fprintf(stderr, "fakrun: ");
-    capacity_print(&host, stderr);
-    if (own.needed) {
-        fprintf(stderr, "fakrun: on the device: ");
-        capacity_print(&own, stderr);
-    }
+    cmd_show_capacity(p);
     if (!r->in.act && r->in.model.blocks && p->limits.numerics & FAK_ACT_F32)
         fprintf(stderr,
                 "fakrun: activations in F32: backend %s offers no Q8, the default beside block "
