@@ -1,5 +1,5 @@
 """mutants_cuda - those of plugins/cuda (mutants.py says what an entry is).  Their killers run the kernels
-in emulation, which takes nvcc."""
+in emulation."""
 import pathlib
 import re
 
