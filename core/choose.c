@@ -213,8 +213,7 @@ static void consider(choice *c, const plugin *p, uint32_t index, int *best, char
         snprintf(why, 128, "%.127s", e.message);
         return;
     }
-    const uint32_t acts = FAK_ACT_F32 |
-                          FAK_ACT_Q8; /* as the reference has: a choice changes no text */
+    const uint32_t acts = FAK_ACT_F32 | FAK_ACT_Q8; /* the reference's: a choice changes no text */
     int r = rank(p, &d.info), same = c->device.handle && !strcmp(c->device.info.id, d.info.id);
     if (d.facts.klass != FAK_REFERENCE)
         snprintf(why, 128, "class approx with its default options; name it to use it");
